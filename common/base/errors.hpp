@@ -48,6 +48,12 @@ class OutOfMemory : public Error {
   using Error::Error;
 };
 
+/// @brief An answer that is not as a script asserted it to be; the message holds what it is.
+class NotAsAsserted : public Error {
+ public:
+  using Error::Error;
+};
+
 /// @brief A broken invariant of our own code: always a bug, never the user's mistake.
 class InternalError : public Error {
  public:

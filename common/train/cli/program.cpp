@@ -69,6 +69,8 @@ int run(const Program& program, CommandParser& parser, const std::vector<std::st
     const bool stopped = error.kind() == ErrorKind::kInterrupted;
     return report(stopped ? "stopped with the other ranks; no result was written" : error.what(),
                   exit_code_of(error.kind()));
+  } catch (const NotAsAsserted& error) {
+    return report(error.what(), kExitNotAsAsserted);
   } catch (const Error& error) {
     return report(error.what(), exit_code_of(kind_of(std::current_exception())));
   } catch (const std::bad_alloc&) {

@@ -19,6 +19,8 @@ inline constexpr int kExitBug = 1;
 inline constexpr int kExitBadInput = 2;
 /// Exit code of a run that reached an exercise that is not written yet.
 inline constexpr int kExitNotWritten = 3;
+/// Exit code of an answer that is not as the command line asserts (NotAsAsserted).
+inline constexpr int kExitNotAsAsserted = 4;
 /// Exit code of a program that was told to stop (SIGINT, SIGTERM): the shell's for Ctrl-C.
 inline constexpr int kExitInterrupted = 130;
 

@@ -147,7 +147,7 @@ std::string megatron_remarks(const ModelShape& model, const Layout& layout) {
     remarks +=
         "# Latent attention, shared experts and dense blocks of this model: see its own script.\n";
   }
-  if (layout.outermost == Outermost::kData) {
+  if (layout.outermost == Outermost::kData && layout.pp > 1) {
     remarks += "# Ranks are laid out tp, cp, pp, dp here: --use-tp-pp-dp-mapping.\n";
   }
   return remarks;
@@ -294,7 +294,7 @@ std::string megatron_options(const Workload& work, const Layout& layout) {
   add_megatron_offload(lines, work.model, layout);
   add_megatron_recompute(lines, work.model, layout);
   if (in_bf16(layout)) lines.add("--bf16");
-  if (layout.outermost == Outermost::kData) lines.add("--use-tp-pp-dp-mapping");
+  if (layout.outermost == Outermost::kData && layout.pp > 1) lines.add("--use-tp-pp-dp-mapping");
   return megatron_remarks(work.model, layout) + lines.str();
 }
 

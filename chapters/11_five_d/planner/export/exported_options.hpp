@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// A layout as options of the programs that train with it: this book's, Megatron-LM, nanotron and
-/// DeepSpeed. What a program does otherwise than planned, or not at all, a remark says.
+/// A layout as options of the programs that train with it: this book's, Megatron-LM, nanotron,
+/// DeepSpeed and torchtitan. What a program does otherwise than planned, or not at all, a remark says.
 
 #include <string>
 
@@ -30,5 +30,10 @@ namespace ultra::planner {
 /// under "remarks", a key that DeepSpeed does not read.
 /// Source: deepspeed.ai, "DeepSpeed Configuration JSON".
 [[nodiscard]] std::string deepspeed_config(const Workload& work, const Layout& layout);
+
+/// @brief A function that returns a torchtitan configuration, in Python, as its guide advises: what the
+/// layout decides of that of a model.
+/// Source: pytorch/torchtitan, torchtitan/config/README.md and configs.py.
+[[nodiscard]] std::string torchtitan_config(const Workload& work, const Layout& layout);
 
 }  // namespace ultra::planner

@@ -7,6 +7,7 @@
 #include "chapters/01_memory/model_presets.hpp"
 #include "chapters/11_five_d/planner/check/plan_check.hpp"
 #include "chapters/11_five_d/planner/model/model_file.hpp"
+#include "chapters/11_five_d/planner/options/plan_assert.hpp"
 #include "chapters/11_five_d/planner/published/exam.hpp"
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
 #include "chapters/11_five_d/planner/published/published_table.hpp"
@@ -51,6 +52,12 @@ constexpr auto kEachFlag = [](const auto& visit) {
   visit("--plan-seq", &Options::seq_len, "tokens of a sequence", train::Counts{1, kMostSeq});
   visit("--plan-count", &Options::count, "how many of the best layouts the plan names",
         train::Counts{1, kMostLayouts});
+  visit("--plan-export", &Options::exported,
+        "for which of them options of other programs are printed: 1 is the fastest",
+        train::Counts{1, kMostLayouts});
+  visit("--plan-assert", &Options::asserted,
+        "what must be true of the fastest, or the exit code is 4: seconds<14,memory_gb<75. Others: "
+        "mfu (percent), tokens_per_second; with --plan-tokens days, gpu_hours, dollars");
   visit("--plan-check", &Options::check,
         "how many of them are also recorded, as --on does: a step of this program with the same "
         "flags",
@@ -198,14 +205,15 @@ std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   const Question asked_question = question(custom);
   if (scaling) return scaling_answer(asked_question, space());
   const SearchResult result = search_layouts(asked_question, space(), count);
+  expect_as_asserted(asserted, asked_question, result, {.tokens = tokens, .price = price});
   const auto checked = check_plan(asked_question, result.best, check, cluster);
   if (json) {
-    Json answer = plan_to_json(asked_question, space(), result);
+    Json answer = plan_to_json(asked_question, space(), result, exported);
     if (check > 0) answer["checked"] = check_to_json(checked);
     if (tokens > 0) answer["costs"] = costs_to_json(asked_question, result.best, tokens, price);
     return answer.dump(2) + "\n";
   }
-  std::string text = format_plan(asked_question, space(), result);
+  std::string text = format_plan(asked_question, space(), result, exported);
   if (tokens > 0) text += costs_to_text(asked_question, result.best, tokens, price);
   return text + (check > 0 ? check_to_text(checked) : "");
 }

@@ -29,10 +29,12 @@ struct PlanOptions {
   std::size_t batch_tokens = 1U << 22U;            ///< --plan-batch, tokens of a step
   std::size_t seq_len = 4096;                      ///< --plan-seq, tokens of a sequence
   std::size_t count = 10;                          ///< --plan-count, layouts that a plan names
+  std::size_t exported = 1;                        ///< --plan-export, whose options are printed
   std::size_t check = 0;                           ///< --plan-check, of them: also recorded
   double headroom = 0;                             ///< --plan-headroom, part of a GPU's memory
   double tokens = 0;                               ///< --plan-tokens, of a whole training
   double price = 0;                                ///< --plan-price, dollars for a GPU's hour
+  std::string asserted;                            ///< --plan-assert, see expect_as_asserted()
   Restriction only = {};                           ///< flags of a layout, and --plan-without
 
   /// @brief Adds the flags to a command line.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "chapters/11_five_d/planner/export/exported_options.hpp"
 #include "chapters/11_five_d/planner/fit.hpp"
 #include "common/base/errors.hpp"
@@ -32,6 +34,14 @@ void expect_found(const Question& question, const SearchSpace& space, const Sear
                   describe(fit(question, nearest), question)));
 }
 
+const Prediction& exported_of(const SearchResult& result, std::size_t exported) {
+  if (exported <= result.best.size()) return result.best[exported - 1];
+  throw ConfigError(
+      fmt::format("--plan-export {}: the plan has {} layouts. Ask for one of them, or for more by "
+                  "--plan-count.",
+                  exported, result.best.size()));
+}
+
 std::string heading(const Question& question, const SearchSpace& space) {
   const std::string only = space.only.str();
   return fmt::format(
@@ -57,7 +67,38 @@ std::string table_of(const SearchResult& result) {
   return text;
 }
 
-std::string reasons_of(const Question& question, const SearchResult& result) {
+/// Flags without the breaks of their lines.
+std::string in_one_line(std::string flags) {
+  constexpr std::string_view kBreak = "\\\n";
+  for (std::size_t at = 0; (at = flags.find(kBreak, at)) != std::string::npos;) {
+    flags.erase(at, kBreak.size());
+  }
+  return flags;
+}
+
+/// What fills a GPU, and the flags, of each.
+std::string details_of(const Workload& work, const SearchResult& result) {
+  std::string text = fmt::format(
+      "  Half of the predictions for programs that others measured are off by up to {:.0f} %: {} "
+      "layouts are within that\n  of the first. Try several.\n\n  GB of a GPU:\n  {:>2}  {:>10}  "
+      "{:>9}  {:>9}  {:>11}  {:>14}  {:>8}\n",
+      kPercent * kTypicalError, result.near, "", "parameters", "gradients", "optimizer",
+      "activations", "comes and goes", "no tensor");
+  for (std::size_t i = 0; i < result.best.size(); ++i) {
+    const StageMemory& m = result.best[i].memory;
+    text += fmt::format("  {:>2}  {:>10.1f}  {:>9.1f}  {:>9.1f}  {:>11.1f}  {:>14.1f}  {:>8.1f}\n",
+                        i + 1, m.parameters / kGB, m.gradients / kGB, m.optimizer / kGB,
+                        m.activations / kGB, m.transient / kGB, m.overhead / kGB);
+  }
+  text += "\n  With this program:\n";
+  for (std::size_t i = 0; i < result.best.size(); ++i) {
+    text += fmt::format("  {:>2}  {}", i + 1, in_one_line(book_flags(work, result.best[i].layout)));
+  }
+  return text;
+}
+
+std::string reasons_of(const Question& question, const SearchSpace& space,
+                       const SearchResult& result) {
   const Prediction& first = result.best.front();
   const DecisionSteps steps = decision_steps(question, result);
   std::string text = fmt::format("  1. Fit in memory. {}\n  2. Reach the batch. {}\n",  //
@@ -69,9 +110,11 @@ std::string reasons_of(const Question& question, const SearchResult& result) {
     text += fmt::format("    {:>5.1f} %  {}\n", kPercent * share.seconds / first.step.total(),
                         share.what);
   }
-  text += "  What the same layout would gain by:\n";
-  for (const WhatIf& one : what_ifs(question, first)) {
-    text += fmt::format("    {:>+5.1f} %  {}\n", kPercent * one.gain, one.change);
+  text += "  What the same layout would gain by, and a new plan:\n";
+  for (const WhatIf& one : what_ifs(question, space, first)) {
+    text += fmt::format("    {:>+5.1f} %  {:>+6.1f} %  {}{}\n", kPercent * one.gain,
+                        kPercent * one.gain_planned_anew, one.change,
+                        one.layout.empty() ? "" : ": " + one.layout);
   }
   text += "  Rules of thumb:\n";
   for (const Recipe& recipe : recipes(question, first.layout)) {
@@ -91,10 +134,11 @@ std::string indented(const std::string& text) {
 }
 
 std::string exports_of(const Workload& work, const Layout& layout) {
-  return fmt::format("  11_five_d:\n{}  Megatron-LM:\n{}  nanotron:\n{}  DeepSpeed:\n{}",
-                     indented(book_flags(work, layout)), indented(megatron_options(work, layout)),
-                     indented(nanotron_config(work, layout)),
-                     indented(deepspeed_config(work, layout)));
+  return fmt::format(
+      "  11_five_d:\n{}  Megatron-LM:\n{}  nanotron:\n{}  DeepSpeed:\n{}  torchtitan:\n{}",
+      indented(book_flags(work, layout)), indented(megatron_options(work, layout)),
+      indented(nanotron_config(work, layout)), indented(deepspeed_config(work, layout)),
+      indented(torchtitan_config(work, layout)));
 }
 
 Json memory_to_json(const StageMemory& memory) {
@@ -107,11 +151,11 @@ Json memory_to_json(const StageMemory& memory) {
 }  // namespace
 
 std::string format_plan(const Question& question, const SearchSpace& space,
-                        const SearchResult& result) {
+                        const SearchResult& result, std::size_t exported) {
   expect_found(question, space, result);
-  return fmt::format("{}\n{}\n{}\n{}", heading(question, space), table_of(result),
-                     reasons_of(question, result),
-                     exports_of(question.work, result.best.front().layout));
+  return fmt::format("{}\n{}\n{}\n{}\n{}", heading(question, space), table_of(result),
+                     details_of(question.work, result), reasons_of(question, space, result),
+                     exports_of(question.work, exported_of(result, exported).layout));
 }
 
 Json prediction_to_json(const Prediction& prediction) {
@@ -145,14 +189,23 @@ Json prediction_to_json(const Prediction& prediction) {
           {"time", time}};
 }
 
-Json plan_to_json(const Question& question, const SearchSpace& space, const SearchResult& result) {
+Json plan_to_json(const Question& question, const SearchSpace& space, const SearchResult& result,
+                  std::size_t exported) {
   expect_found(question, space, result);
   const Layout& first = result.best.front().layout;
+  const Layout& chosen = exported_of(result, exported).layout;
   Json layouts = Json::array();
-  for (const Prediction& p : result.best) layouts.push_back(prediction_to_json(p));
+  for (const Prediction& p : result.best) {
+    Json one = prediction_to_json(p);
+    one["flags"] = in_one_line(book_flags(question.work, p.layout));
+    layouts.push_back(std::move(one));
+  }
   Json changes = Json::array();
-  for (const WhatIf& one : what_ifs(question, result.best.front())) {
-    changes.push_back({{"change", one.change}, {"gain", one.gain}});
+  for (const WhatIf& one : what_ifs(question, space, result.best.front())) {
+    changes.push_back({{"change", one.change},
+                       {"gain", one.gain},
+                       {"planned_anew", one.gain_planned_anew},
+                       {"layout", one.layout}});
   }
   Json rules = Json::array();
   for (const Recipe& one : recipes(question, first)) {
@@ -168,6 +221,7 @@ Json plan_to_json(const Question& question, const SearchSpace& space, const Sear
           {"batch_tokens", question.work.tokens()},
           {"possible", result.possible},
           {"too_large", result.too_large},
+          {"near", result.near},
           {"layouts", layouts},
           {"steps",
            {{"fit_in_memory", steps.fit_in_memory},
@@ -176,10 +230,11 @@ Json plan_to_json(const Question& question, const SearchSpace& space, const Sear
           {"recipes", rules},
           {"what_if", changes},
           {"export",
-           {{"11_five_d", book_flags(question.work, first)},
-            {"megatron", megatron_options(question.work, first)},
-            {"nanotron", nanotron_config(question.work, first)},
-            {"deepspeed", Json::parse(deepspeed_config(question.work, first))}}}};
+           {{"11_five_d", book_flags(question.work, chosen)},
+            {"megatron", megatron_options(question.work, chosen)},
+            {"nanotron", nanotron_config(question.work, chosen)},
+            {"deepspeed", Json::parse(deepspeed_config(question.work, chosen))},
+            {"torchtitan", torchtitan_config(question.work, chosen)}}}};
 }
 
 }  // namespace ultra::planner

@@ -188,6 +188,9 @@ class Fitting {
   /// Predicts those wholly that can be among the best, the quickest first.
   void take_best(std::size_t count) {
     std::ranges::stable_sort(all_, {}, &Candidate::seconds);
+    result_.near = static_cast<std::size_t>(std::ranges::count_if(all_, [&](const Candidate& one) {
+      return one.seconds <= (1 + kTypicalError) * all_.front().seconds;
+    }));
     const auto seconds = [](const Prediction& one) { return one.step.total(); };
     std::vector<Prediction>& best = result_.best;
     for (const Candidate& one : all_) {

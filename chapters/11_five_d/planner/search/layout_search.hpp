@@ -32,12 +32,17 @@ struct SearchSpace {
   Restriction only = {};  ///< of all of this, what is asked about
 };
 
+/// @brief How far off a prediction may be, as a part: of steps that others measured with programs for
+/// which there is a preset, half are off by less.
+inline constexpr double kTypicalError = 0.1;
+
 /// @brief What came of it.
 struct SearchResult {
   std::vector<Prediction> best;             ///< fastest first, as many as were asked for
   std::size_t possible = 0;                 ///< layouts that can run at all
   std::size_t too_large = 0;                ///< of them, those that do not fit
   std::size_t smallest_model_parallel = 0;  ///< tp x pp of the smallest replica that fits; 0: none
+  std::size_t near = 0;                     ///< that fit, within kTypicalError of the fastest
   std::vector<Layout> nearly;               ///< the one that lacks least, when none fits
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/base/errors.hpp"
 #include "common/base/units.hpp"
@@ -157,12 +158,15 @@ TimeShare bottleneck(const Prediction& prediction) {
   throw InternalError("a step has no losses");
 }
 
-std::vector<WhatIf> what_ifs(const Question& question, const Prediction& prediction) {
-  std::vector<WhatIf> all;
+namespace {
+
+/// Each change with what it makes of the question.
+std::vector<std::pair<const char*, Question>> changes_of(const Question& question) {
+  std::vector<std::pair<const char*, Question>> all;
   const auto add = [&](const char* change, const auto& apply) {
     Question changed = question;
     apply(changed);
-    all.push_back({change, gain(changed, prediction)});
+    all.emplace_back(change, std::move(changed));
   };
   add("twice the network between nodes", [](Question& q) { q.cluster.inter.bandwidth *= 2; });
   add("twice the links inside nodes", [](Question& q) { q.cluster.intra.bandwidth *= 2; });
@@ -170,6 +174,33 @@ std::vector<WhatIf> what_ifs(const Question& question, const Prediction& predict
   add("half as much memory bandwidth again",
       [](Question& q) { q.cluster.gpu.memory_bandwidth *= 1.5; });
   add("twice the global batch", [](Question& q) { q.work.global_batch *= 2; });
+  return all;
+}
+
+}  // namespace
+
+std::vector<WhatIf> what_ifs(const Question& question, const Prediction& prediction) {
+  std::vector<WhatIf> all;
+  for (const auto& [change, changed] : changes_of(question)) {
+    all.push_back({.change = change, .gain = gain(changed, prediction)});
+  }
+  std::ranges::stable_sort(all, std::ranges::greater{}, &WhatIf::gain);
+  return all;
+}
+
+std::vector<WhatIf> what_ifs(const Question& question, const SearchSpace& space,
+                             const Prediction& prediction) {
+  std::vector<WhatIf> all;
+  for (const auto& [change, changed] : changes_of(question)) {
+    WhatIf one{.change = change, .gain = gain(changed, prediction)};
+    one.gain_planned_anew = one.gain;
+    for (const Prediction& best : search_layouts(changed, space, 1).best) {
+      one.gain_planned_anew = best.tokens_per_second / prediction.tokens_per_second - 1;
+      const std::string layout = best.layout.str();
+      if (layout != prediction.layout.str()) one.layout = layout;
+    }
+    all.push_back(std::move(one));
+  }
   std::ranges::stable_sort(all, std::ranges::greater{}, &WhatIf::gain);
   return all;
 }

@@ -24,16 +24,21 @@ struct TimeShare {
 /// @brief The largest part that is not useful.
 [[nodiscard]] TimeShare bottleneck(const Prediction& prediction);
 
-/// @brief A change of the cluster, and what the same layout would gain by it. Another layout may gain
-/// more.
+/// @brief A change of the cluster, and what the same layout would gain by it, and the best one.
 struct WhatIf {
-  std::string change;  ///< "twice the network"
-  double gain = 0;     ///< of speed: 0.05 is 5 % more
+  std::string change;            ///< "twice the network"
+  double gain = 0;               ///< of speed, by the same layout: 0.05 is 5 % more
+  double gain_planned_anew = 0;  ///< by the layout that is best then
+  std::string layout = {};       ///< that one, where it is another
 };
 
 /// @brief Twice the network, twice the links inside nodes, a tenth more of the peak, a half more of
 /// the memory's bandwidth; twice the batch. The largest gain first.
 [[nodiscard]] std::vector<WhatIf> what_ifs(const Question& question, const Prediction& prediction);
+
+/// @brief The same, with what a new plan would gain: one search for each change.
+[[nodiscard]] std::vector<WhatIf> what_ifs(const Question& question, const SearchSpace& space,
+                                           const Prediction& prediction);
 
 /// @brief A rule of thumb for so large a model on so many GPUs.
 struct Recipe {

@@ -140,6 +140,12 @@ TEST(RunProgram, TheFailureOfAnotherRankHasTheCodeOfItsError) {
       << "who pressed Ctrl-C knows why";
 }
 
+TEST(RunProgram, AnAnswerThatIsNotAsAssertedHasACodeOfItsOwn) {
+  const Outcome outcome = run_throwing<NotAsAsserted>("seconds<14: it is 15");
+  expect_one_error_line(outcome, 4);
+  EXPECT_THAT(outcome.err, HasSubstr("seconds<14: it is 15"));
+}
+
 TEST(RunProgram, BeingStoppedHasTheShellsCode) {
   expect_one_error_line(run_throwing<Interrupted>("stopped before the end"), 130);
 }

@@ -7,14 +7,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
+
+#include "tests/chapters/11_five_d/planner/export/parsed_options.hpp"
 
 namespace ultra::planner {
 namespace {
 
+using test::Options;
+using test::parsed_options;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -31,84 +33,10 @@ Layout layout() {
   return one;
 }
 
-/// Options as Megatron-LM's parser reads them: each flag, and the words behind it.
-using Options = std::map<std::string, std::vector<std::string>>;
-
-/// A remark is a comment of the shell.
-Options parsed(const std::string& text) {
-  Options options;
-  std::istringstream lines(text);
-  std::string flag;
-  for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("#")) continue;
-    std::istringstream words(line);
-    for (std::string word; words >> word;) {
-      if (word == "\\") continue;
-      if (word.starts_with("--")) {
-        flag = word;
-        options[flag];
-      } else {
-        options[flag].push_back(word);
-      }
-    }
-  }
-  return options;
-}
-
-/// Flags that arguments.py of Megatron-LM adds, by hand or for the fields of its configurations
-/// (August 2026).
-const std::set<std::string>& megatrons_flags() {
-  static const std::set<std::string> flags = {"--num-layers",
-                                              "--hidden-size",
-                                              "--num-attention-heads",
-                                              "--ffn-hidden-size",
-                                              "--group-query-attention",
-                                              "--num-query-groups",
-                                              "--swiglu",
-                                              "--normalization",
-                                              "--disable-bias-linear",
-                                              "--position-embedding-type",
-                                              "--untie-embeddings-and-output-weights",
-                                              "--seq-length",
-                                              "--max-position-embeddings",
-                                              "--num-experts",
-                                              "--moe-ffn-hidden-size",
-                                              "--moe-router-topk",
-                                              "--moe-grouped-gemm",
-                                              "--tensor-model-parallel-size",
-                                              "--pipeline-model-parallel-size",
-                                              "--context-parallel-size",
-                                              "--expert-model-parallel-size",
-                                              "--sequence-parallel",
-                                              "--num-layers-per-virtual-pipeline-stage",
-                                              "--micro-batch-size",
-                                              "--global-batch-size",
-                                              "--use-distributed-optimizer",
-                                              "--overlap-grad-reduce",
-                                              "--overlap-param-gather",
-                                              "--use-megatron-fsdp",
-                                              "--ckpt-format",
-                                              "--data-parallel-sharding-strategy",
-                                              "--cp-comm-type",
-                                              "--optimizer-cpu-offload",
-                                              "--use-precision-aware-optimizer",
-                                              "--cpu-offloading-num-layers",
-                                              "--recompute-granularity",
-                                              "--recompute-modules",
-                                              "--recompute-method",
-                                              "--recompute-num-layers",
-                                              "--bf16",
-                                              "--use-tp-pp-dp-mapping"};
-  return flags;
-}
-
 bool has(const Options& options, const char* flag) { return options.contains(flag); }
 
 /// What validate_args() and TransformerConfig of Megatron-LM refuse (August 2026).
 void expect_megatron_takes(const Options& options, const std::string& layout) {
-  for (const auto& [flag, values] : options) {
-    EXPECT_TRUE(megatrons_flags().contains(flag)) << flag << ": " << layout;
-  }
   if (has(options, "--recompute-modules")) {
     EXPECT_THAT(options.at("--recompute-granularity"), ::testing::ElementsAre("selective"));
     for (const std::string& module : options.at("--recompute-modules")) {
@@ -195,7 +123,7 @@ TEST(ExportedOptions, Megatrons) {
 TEST(ExportedOptions, MegatronTakesThemAll) {
   for (const char* model : {"llama-70b", "megatron-175b", "mixtral-8x7b", "deepseek-v3"}) {
     for (const Layout& one : many_layouts()) {
-      expect_megatron_takes(parsed(megatron_options(work(model), one)), one.str());
+      expect_megatron_takes(parsed_options(megatron_options(work(model), one)), one.str());
     }
   }
 }
@@ -203,7 +131,7 @@ TEST(ExportedOptions, MegatronTakesThemAll) {
 TEST(ExportedOptions, MegatronRecomputesWhatThePlanDrops) {
   const auto modules = [](const char* model) {
     const Layout selective{.dp = 8, .recompute = memory::Recompute::kSelective};
-    return parsed(megatron_options(work(model), selective)).at("--recompute-modules");
+    return parsed_options(megatron_options(work(model), selective)).at("--recompute-modules");
   };
   using ::testing::ElementsAre;
   EXPECT_THAT(modules("megatron-175b"), ElementsAre("core_attn"));
@@ -223,6 +151,63 @@ TEST(ExportedOptions, MegatronShardsByTheStagesNumber) {
   one.zero = zero::ZeroStage::kGradients;
   EXPECT_THAT(megatron_options(work(), one),
               ::testing::ContainsRegex("--data-parallel-sharding-strategy optim_grads[^_]"));
+}
+
+TEST(ExportedOptions, Torchtitans) {
+  Layout one = layout();
+  const std::string config = torchtitan_config(work(), one);
+  for (const char* line :
+       {"training.num_tokens_per_microbatch_per_dp_rank = 8192",
+        "training.num_tokens_per_train_step = 2097152",
+        "parallelism.data_parallel_shard_degree = 8", "parallelism.context_parallel_degree = 2",
+        "parallelism.pipeline_parallel_schedule = \"Interleaved1F1B\"",
+        "parallelism.num_pp_microbatches = 32",
+        "parallelism.pipeline_parallel_layers_per_stage = 4", "activation_checkpoint = None",
+        "# torchtitan has no ZeRO-1", "# Stages are outermost there"}) {
+    EXPECT_THAT(config, HasSubstr(line));
+  }
+  one = {.dp = 8, .zero = zero::ZeroStage::kParameters, .recompute = memory::Recompute::kFull};
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("fsdp_reshard_after_forward = \"always\""));
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("FullAC.Config()"));
+  EXPECT_THAT(torchtitan_config(work(), one), Not(HasSubstr("#")));
+  one.zero = zero::ZeroStage::kNone;
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("data_parallel_replicate_degree = 8"));
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("data_parallel_shard_degree = 1\n"));
+}
+
+TEST(ExportedOptions, TorchtitansStagesAreAsManyAsPlanned) {
+  // It makes ceil((blocks + places of the tables) / blocks of a stage) of them, and refuses numbers
+  // that are no multiple of the ranks.
+  for (const std::size_t pp : {2U, 3U, 4U, 7U, 8U, 16U}) {
+    for (const char* model : {"llama-8b", "llama-70b", "llama-405b", "deepseek-v3"}) {
+      const Layout one{.pp = pp};
+      const std::string config = torchtitan_config(work(model), one);
+      const auto number = [&](const std::string& field) {
+        const std::size_t at = config.find(field + " = ");
+        return at == std::string::npos ? 0 : std::stoul(config.substr(at + field.size() + 3));
+      };
+      const std::size_t of_stage = number("pipeline_parallel_layers_per_stage");
+      if (of_stage == 0) continue;  // it finds them itself
+      const std::size_t places = work(model).model.shape().num_layers +
+                                 number("first_stage_less_layers") +
+                                 number("last_stage_less_layers");
+      EXPECT_EQ((places + of_stage - 1) / of_stage, pp) << model;
+    }
+  }
+}
+
+TEST(ExportedOptions, TorchtitanSaysWhatItDoesNotHave) {
+  Layout one{.dp = 8, .pp = 4, .zero = zero::ZeroStage::kGradients, .offload = true};
+  one.schedule = {.kind = pipeline_parallel::ScheduleKind::kZeroBubbleH1};
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("# PyTorch has no schedule"));
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("# enable_cpu_offload leaves weights"));
+  one.recompute = memory::Recompute::kSelective;
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("# SelectiveAC computes every second"));
+  one.offload_activations = true;
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("# torchtitan leaves no activations"));
+  one.cp = 2;
+  one.context_method = context_parallel::ContextMethod::kUlysses;
+  EXPECT_THAT(torchtitan_config(work(), one), HasSubstr("# torchtitan has no Ulysses"));
 }
 
 TEST(ExportedOptions, ExpertsAreNamed) {

@@ -3,6 +3,7 @@
 // Covers: chapters/11_five_d/planner/options/plan_options.hpp, report/plan_report.hpp
 #include "chapters/11_five_d/planner/options/plan_options.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -32,8 +33,9 @@ TEST(PlanOptions, APlanForPeople) {
   const std::string text = answer({"--plan", "--plan-model", "llama-70b", "--plan-gpus", "128"});
   for (const char* part :
        {"llama-70b", "128 x h100", "1. Fit in memory.", "2. Reach the batch.", "3. Make it fast.",
-        "Where the time of the first goes", "What the same layout would gain by", "Rules of thumb",
-        "11_five_d:", "Megatron-LM:", "--tensor-model-parallel-size", "nanotron:", "DeepSpeed:"}) {
+        "Where the time of the first goes", "What the same layout would gain by, and a new plan",
+        "Rules of thumb", "layouts are within that", "GB of a GPU:", "  10  --dp", "11_five_d:",
+        "Megatron-LM:", "--tensor-model-parallel-size", "nanotron:", "DeepSpeed:", "torchtitan:"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
 }
@@ -51,6 +53,64 @@ TEST(PlanOptions, APlanForPrograms) {
               16);
   }
   EXPECT_THAT(plan["export"]["11_five_d"].get<std::string>(), HasSubstr("--dp"));
+}
+
+TEST(PlanOptions, OptionsOfAnotherThanTheFastest) {
+  const auto plan = [](const char* exported) {
+    return json::parse(
+        answer({"--plan", "--plan-json", "--plan-gpus", "16", "--plan-export", exported}));
+  };
+  const json third = plan("3");
+  const auto words = [](std::string flags) {
+    std::erase_if(flags, [](char c) { return c == '\\' || c == '\n'; });
+    return flags;
+  };
+  EXPECT_EQ(words(third["export"]["11_five_d"]), words(third["layouts"][2]["flags"]));
+  EXPECT_EQ(words(plan("1")["export"]["11_five_d"]), words(third["layouts"][0]["flags"]));
+  refuses({"--plan", "--plan-gpus", "16", "--plan-export", "11"},
+          {"--plan-export 11", "the plan has 10 layouts", "--plan-count"});
+}
+
+TEST(PlanOptions, BytesOfAPlanAddUp) {
+  const json plan = json::parse(answer({"--plan", "--plan-json", "--plan-gpus", "16"}));
+  for (const json& layout : plan["layouts"]) {
+    double sum = 0;
+    for (const char* part :
+         {"parameters", "gradients", "optimizer", "activations", "transient", "overhead"}) {
+      sum += layout["memory"][part].get<double>();
+    }
+    EXPECT_NEAR(sum, layout["memory"]["total"].get<double>(), 1);
+  }
+}
+
+TEST(PlanOptions, WhatAScriptAsserts) {
+  const auto asserts = [](const std::string& text, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> flags = {"--plan", "--plan-gpus", "64", "--plan-assert", text};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return answer(flags);
+  };
+  const json plan = json::parse(answer({"--plan", "--plan-json", "--plan-gpus", "64"}));
+  const double seconds = plan["layouts"][0]["step_seconds"];
+  EXPECT_THAT(asserts(fmt::format("seconds<{},mfu>30,memory_gb<=90", seconds * 1.01)),
+              HasSubstr("11_five_d:"));
+  EXPECT_NO_THROW((void)asserts("gpu_hours>1,dollars>=2,days>0.01",
+                                {"--plan-tokens", "1e12", "--plan-price", "2"}));
+  for (const std::string& text :
+       {fmt::format("seconds<{}", seconds * 0.99), fmt::format("seconds>={}", seconds * 1.01),
+        std::string("mfu>=99"), std::string("mfu>30,tokens_per_second<1")}) {
+    test::expect_message<NotAsAsserted>([&] { (void)asserts(text); },
+                                        {"--plan-assert", "for the fastest"});
+  }
+  test::expect_message<ConfigError>([&] { (void)asserts("days<3"); },
+                                    {"'days' is not known", "--plan-tokens"});
+  for (const char* text : {"seconds", "seconds=14", "seconds<fast", "<14,"}) {
+    test::expect_message<ConfigError>([&] { (void)asserts(text); }, {"--plan-assert"});
+  }
+  const auto nothing_fits = [&] {
+    (void)answer({"--plan", "--plan-model", "llama-405b", "--plan-gpus", "1", "--plan-assert",
+                  "seconds<14"});
+  };
+  test::expect_message<NotAsAsserted>(nothing_fits, {"no layout fits"});
 }
 
 TEST(PlanOptions, AsManyLayoutsAsAreAskedFor) {

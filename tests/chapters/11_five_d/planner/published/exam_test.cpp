@@ -9,6 +9,7 @@
 #include <cmath>
 #include <set>
 
+#include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/files/temporary_folder.hpp"
@@ -70,6 +71,13 @@ TEST(Exam, OfAProgramThatNoPresetKnewWithTwoConstantsFitted) {
   EXPECT_LT(group(answer, "torchtitan")["memory_entered"]["worst"].get<double>(), 0.5);
   EXPECT_GT(group(answer, "torchtitan")["memory_today"]["worst"].get<double>(), 0.75);
   EXPECT_LE(group(answer, "torchtitan")["memory_today"]["median"].get<double>(), 0.13);
+}
+
+TEST(Exam, APlanSaysHowFarOffItMayBe) {
+  const Json answer = exam_to_json(exam());
+  EXPECT_GT(kTypicalError, group(answer, "vTrain")["today"]["median"].get<double>());
+  EXPECT_LT(kTypicalError, group(answer, "LLM.Q")["today"]["median"].get<double>());
+  EXPECT_NEAR(kTypicalError, group(answer, "torchtitan")["today"]["median"].get<double>(), 0.02);
 }
 
 TEST(Exam, ErrorsOfRatios) {

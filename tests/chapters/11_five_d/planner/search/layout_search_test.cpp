@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
 #include "chapters/11_five_d/planner/fit.hpp"
@@ -91,6 +92,23 @@ TEST(LayoutSearch, EveryLayoutOnceAndPossible) {
     EXPECT_TRUE(seen.insert(layout.str()).second) << layout.str();
   });
   EXPECT_GT(seen.size(), 100U);
+}
+
+TEST(LayoutSearch, CountsWhatIsNearTheFastest) {
+  const Question q = question("llama-8b", 4096, 64);
+  const SearchSpace space{.gpus = 16, .offloads = false};
+  const SearchResult found = search_layouts(q, space, 1);
+  double fastest = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds;
+  for_each_layout(q.work, space, [&](const Layout& layout) {
+    if (!fit(q, layout).fits) return;
+    seconds.push_back(predict(q, layout, PipelineTime::kClosedForm).step.total());
+    fastest = std::min(fastest, seconds.back());
+  });
+  const auto near = std::ranges::count_if(
+      seconds, [&](double one) { return one <= (1 + kTypicalError) * fastest; });
+  EXPECT_EQ(found.near, static_cast<std::size_t>(near));
+  EXPECT_GE(found.near, 1U);
 }
 
 TEST(LayoutSearch, NothingThatIsTooLargeIsChosen) {

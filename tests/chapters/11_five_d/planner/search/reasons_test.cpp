@@ -44,6 +44,30 @@ TEST(Reasons, WhatWouldChangeItIsTheBottlenecksCure) {
   EXPECT_GT(what_ifs(slow, p).front().gain, 0.3);
 }
 
+TEST(Reasons, ANewPlanGainsNoLessThanTheSameLayout) {
+  const Question q = question("llama-70b");
+  const SearchSpace space{.gpus = 64};
+  const Prediction now = search_layouts(q, space, 1).best.front();
+  const std::vector<WhatIf> all = what_ifs(q, space, now);
+  ASSERT_EQ(all.size(), what_ifs(q, now).size());
+  for (const WhatIf& one : all) {
+    EXPECT_GE(one.gain_planned_anew, one.gain - 1e-9) << one.change;
+    if (one.layout.empty()) {
+      EXPECT_NEAR(one.gain_planned_anew, one.gain, 1e-9) << one.change;
+    }
+  }
+  // Where one layout is asked about, nothing else is planned anew.
+  SearchSpace fixed = space;
+  fixed.only.dp = {now.layout.dp};
+  fixed.only.pp = {now.layout.pp};
+  fixed.only.tp = {now.layout.tp};
+  for (const WhatIf& one : what_ifs(q, fixed, now)) {
+    EXPECT_TRUE(one.layout.empty() ||
+                one.layout.starts_with(now.layout.str().substr(0, now.layout.str().find(','))))
+        << one.layout;
+  }
+}
+
 TEST(Reasons, TheThreeStepsOfTheDecision) {
   const Question q = question("llama-70b");
   const SearchResult found = search_layouts(q, {.gpus = 256}, 1);
