@@ -200,7 +200,8 @@ def missing_notebooks():
 
 KNOWS_NO_ADDITION = {  # words, and the files of common/ that may have them
     "axis": (r'"(tp|pp|cp|ep|etp|outer|second)"', set()),
-    "optimizer": (r"(?i)\b(sgd|muon)\b", {"common/optim/sgd.hpp", "common/optim/sgd.cpp", "common/optim/rules.cpp"}),
+    "optimizer": (r"(?i)\b(sgd|muon)\b", {f"common/optim/{file}" for file in (
+        "sgd.hpp", "sgd.cpp", "muon.hpp", "muon.cpp", "newton_schulz.hpp", "rules.cpp")}),
     "model": (r"(?i)qwen|deepseek", set()),
 }
 MOST_KNOW_META = 25  # files that ask whether a device has numbers: elsewhere it is a device like others

@@ -90,6 +90,20 @@ const Memory& memory_of(const train::Setup& setup) {
   return *memory;
 }
 
+/// States of each weight, averaged over a model whose matrices have others than its tables and norms.
+double states_per_weight(const train::TrainOptions& options) {
+  using optim::WeightKind;
+  const TransformerShape shape = shape_of(options.model);
+  const auto all = static_cast<double>(parameter_count(shape));
+  const std::size_t tables = shape.embeddings == Embeddings::kUntied ? 2 : 1;
+  const auto others = static_cast<double>(shape.hidden_size *
+                                          (tables * shape.vocab_size + 2 * shape.num_layers + 1));
+  const auto of = [&](WeightKind kind) {
+    return static_cast<double>(optim::states_per_weight(options.optimizer, kind));
+  };
+  return (of(WeightKind::kOther) * others + of(WeightKind::kMatrix) * (all - others)) / all;
+}
+
 }  // namespace
 
 StateFactors state_factors(const train::TrainOptions& options) {
@@ -97,7 +111,7 @@ StateFactors state_factors(const train::TrainOptions& options) {
     return static_cast<double>(size_of(type)) / size_of(DType::kF32);
   };
   const nn::Precision types = options.formats();
-  const auto moments = static_cast<double>(optim::states_per_weight(options.optimizer));
+  const double moments = states_per_weight(options);
   const double masters = types.has_master_weights() ? in_f32(types.optimizer) : 0;
   return {.parameters = in_f32(types.parameters),
           .gradients = in_f32(types.gradients),

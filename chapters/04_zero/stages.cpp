@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "chapters/04_zero/whole_matrices/whole_matrices.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::zero {
@@ -35,11 +36,18 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
     }
   }
   const nn::Parameter& like = *groups_.front().parameters.front();
-  offloaded_ = offload_states(offload, pieces(), scope.optimizer.rule->states().size(), like,
+  offloaded_ = offload_states(offload, pieces(),
+                              scope.optimizer.rule->states(optim::WeightKind::kOther).size(), like,
                               scope.precision);
-  update_by(train::make_optimizer(scope.optimizer, pieces(),
-                                  offloaded_ ? offloaded_store(offloaded_) : nullptr),
-            masters_of(pieces(), scope.precision, offloaded_));
+  std::unique_ptr<optim::MatrixExchange> whole;
+  if (scope.optimizer.rule->needs_whole(optim::WeightKind::kMatrix)) {
+    whole = std::make_unique<WholeMatrices>(matrices_in(groups_, shards()), shards(),
+                                            scope.optimizer.whole);
+  }
+  update_by(
+      train::make_optimizer(scope.optimizer, pieces(),
+                            offloaded_ ? offloaded_store(offloaded_) : nullptr, std::move(whole)),
+      masters_of(pieces(), scope.precision, offloaded_));
 }
 
 Tensor ShardedModel::weights(std::size_t piece) {

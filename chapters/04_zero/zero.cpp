@@ -9,6 +9,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
+#include "common/optim/rules.hpp"
 #include "common/storage/storage.hpp"
 #include "common/train/run/agree.hpp"
 
@@ -46,7 +47,14 @@ class Offloading : public train::Technique {
 
   std::vector<train::Conflict> conflicts(const train::Setup& setup) const override {
     const ZeroOptions& zero = zero_of(setup).options();
-    return options_.conflicts(zero.stage, zero.plus_plus.techniques);
+    std::vector<train::Conflict> all = options_.conflicts(zero.stage, zero.plus_plus.techniques);
+    all.push_back({.first = "--offload",
+                   .second = "--optimizer muon",
+                   .reason = "storage has as many states of each weight, and Muon keeps fewer of "
+                             "matrices than of tables.",
+                   .broken = settings().what != Offload::kNone &&
+                             optim::needs_whole_matrices(setup.train.optimizer)});
+    return all;
   }
 
   std::vector<train::Conflict> conflicts_with_recording(const train::Setup&) const override {
@@ -158,7 +166,9 @@ void Zero::write_formulas(train::Formulas& formulas, const train::Setup& setup) 
     formula[MemoryCategory::kParameters] = whole(factors.parameters * of_fp32.parameters);
   }
   formula[MemoryCategory::kGradients] = whole(factors.gradients * of_fp32.gradients);
-  if (offload.what == Offload::kNone) {
+  // Flat shards do not deal out matrices evenly, nor states of which tables have others.
+  const bool alike = !optim::needs_whole_matrices(setup.train.optimizer);
+  if (offload.what == Offload::kNone && alike) {
     formula[MemoryCategory::kOptimizer] = whole(factors.optimizer * of_fp32.optimizer);
   }
   for (train::Formula& before : formulas) {

@@ -4,6 +4,7 @@
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/whole_matrices/whole_matrices.hpp"
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
@@ -73,6 +74,13 @@ void TensorParallel::wrap_layers(train::FactoryStack& factories, const train::Pl
 
 void TensorParallel::configure_step(train::StepConfig& step_config, const train::Setup&) const {
   step_config.sum_partial.offer(sum_partial_gradients);
+  step_config.whole.offer([](const train::Plan& plan) -> train::MakeWhole {
+    const Communicator& tp = plan.mesh.along(kAxis);
+    if (tp.size() == 1) return {};
+    return [tp](const std::vector<const nn::Parameter*>& parameters) {
+      return std::make_unique<zero::WholeMatrices>(zero::split_matrices(parameters, tp), tp);
+    };
+  });
 }
 // [/region]
 

@@ -16,7 +16,7 @@ class AdamW final : public UpdateRule {
   AdamW(const AdamWConfig& config, AdamWUpdate update)
       : config_(config), update_(std::move(update)) {}
 
-  std::span<const StateSpec> states() const override { return kAdamWStates; }
+  StateSpecs states(WeightKind) const override { return kAdamWStates; }
 
   void apply(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
              const StepConstants& step) const override {

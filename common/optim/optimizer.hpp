@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
+#include "common/optim/matrix_exchange.hpp"
 #include "common/optim/state_store.hpp"
 #include "common/optim/update_rule.hpp"
 #include "common/tensor/tensor.hpp"
@@ -19,7 +21,11 @@ namespace ultra::optim {
 class Optimizer {
  public:
   /// @brief An optimizer that has made no step.
-  explicit Optimizer(Rule rule, std::unique_ptr<StateStore> store = states_on_device());
+  /// @param kinds  of the tensors, in the order of the updates; empty: all are WeightKind::kOther.
+  /// @param whole  for rules that need whole matrices; null: each matrix is whole here.
+  explicit Optimizer(Rule rule, std::unique_ptr<StateStore> store = states_on_device(),
+                     std::vector<WeightKind> kinds = {},
+                     std::unique_ptr<MatrixExchange> whole = nullptr);
 
   /// @brief A factor on the gradients of all steps to come, until it is set again: what takes a loss
   /// scale out of them.
@@ -42,14 +48,25 @@ class Optimizer {
 
   /// @brief The states, by number of the updates; empty before the first step.
   [[nodiscard]] StateStore& store() { return *store_; }
-  /// @brief What a tensor's states are.
-  [[nodiscard]] std::span<const StateSpec> specs() const { return rule_->states(); }
+  /// @brief What the states of tensor `i` are.
+  [[nodiscard]] StateSpecs specs(std::size_t i) const { return rule_->states(kind_of(i)); }
+  /// @brief Whether weights of any kind have a state of this name.
+  [[nodiscard]] bool keeps(std::string_view state) const;
 
  private:
+  [[nodiscard]] WeightKind kind_of(std::size_t i) const {
+    return kinds_.empty() ? WeightKind::kOther : kinds_.at(i);
+  }
+  void step_along(std::size_t i, const TensorUpdate& update, const Tensor& direction,
+                  const StepConstants& constants) const;
+  void step_as_whole(std::span<const TensorUpdate> updates, std::span<const Tensor> directions,
+                     const StepConstants& constants);
   void expect_same_tensors(std::span<const TensorUpdate> updates) const;
 
   Rule rule_;
   std::unique_ptr<StateStore> store_;
+  std::vector<WeightKind> kinds_;
+  std::unique_ptr<MatrixExchange> whole_;
   double gradient_factor_ = 1.0;
   std::vector<Shape> shapes_;  // of the tensors whose states there are
   int steps_ = 0;

@@ -5,6 +5,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/optim/adamw.hpp"
+#include "common/optim/muon.hpp"
 #include "common/optim/sgd.hpp"
 
 namespace ultra::optim {
@@ -18,6 +19,7 @@ struct NamedRule {
 constexpr std::array kRules = {
     NamedRule{kDefaultRule, [] { return adamw(); }},
     NamedRule{"sgd", [] { return sgd(); }},
+    NamedRule{"muon", [] { return muon(adamw()); }},
 };
 
 }  // namespace
@@ -34,6 +36,12 @@ Rule make_rule(std::string_view name) {
   return found->make();
 }
 
-std::size_t states_per_weight(std::string_view name) { return make_rule(name)->states().size(); }
+std::size_t states_per_weight(std::string_view name, WeightKind kind) {
+  return make_rule(name)->states(kind).size();
+}
+
+bool needs_whole_matrices(std::string_view name) {
+  return make_rule(name)->needs_whole(WeightKind::kMatrix);
+}
 
 }  // namespace ultra::optim

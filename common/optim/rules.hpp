@@ -20,7 +20,10 @@ inline constexpr std::string_view kDefaultRule = "adamw";
 /// @throws InternalError for a name that rule_names() does not have.
 [[nodiscard]] Rule make_rule(std::string_view name);
 
-/// @brief States per weight of a rule.
-[[nodiscard]] std::size_t states_per_weight(std::string_view name);
+/// @brief States per weight of a rule, of weights of a kind.
+[[nodiscard]] std::size_t states_per_weight(std::string_view name, WeightKind kind);
+
+/// @brief Whether a rule changes matrices as wholes.
+[[nodiscard]] bool needs_whole_matrices(std::string_view name);
 
 }  // namespace ultra::optim

@@ -14,7 +14,7 @@ class Sgd final : public UpdateRule {
  public:
   explicit Sgd(const SgdConfig& config) : config_(config) {}
 
-  std::span<const StateSpec> states() const override { return kSgdStates; }
+  StateSpecs states(WeightKind) const override { return kSgdStates; }
 
   void apply(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
              const StepConstants& step) const override {

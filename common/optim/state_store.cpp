@@ -7,12 +7,12 @@ namespace {
 
 class StatesOnDevice final : public StateStore {
  public:
-  void allocate(std::span<const Tensor> values, std::span<const StateSpec> specs) override {
-    for (const Tensor& value : values) {
+  void allocate(std::span<const Tensor> values, std::span<const StateSpecs> specs) override {
+    for (std::size_t i = 0; i < values.size(); ++i) {
       std::vector<Tensor>& states = tensors_.emplace_back();
-      for (std::size_t s = 0; s < specs.size(); ++s) {
-        states.push_back(Tensor::zeros(value.device(), value.shape(),
-                                       accumulation_dtype(value.dtype()),
+      for (std::size_t s = 0; s < specs[i].size(); ++s) {
+        states.push_back(Tensor::zeros(values[i].device(), values[i].shape(),
+                                       accumulation_dtype(values[i].dtype()),
                                        MemoryCategory::kOptimizer));
       }
     }

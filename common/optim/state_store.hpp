@@ -14,7 +14,7 @@ namespace ultra::optim {
 /// @brief The states of a list of tensors, of which a step borrows one tensor's after the other.
 ///
 /// Where they are in between is the store's business: in the device's memory, in the host's, in a
-/// file. A tensor's states are a list in the order of the specs.
+/// file. A tensor's states are a list in the order of its specs.
 /// Bodies: state_store.cpp, chapters/04_zero/offload/offloaded_states.cpp,
 /// chapters/10_mixed_precision/optimizer_states/stored_states.cpp.
 class StateStore {
@@ -27,7 +27,8 @@ class StateStore {
   /// @brief Makes states of zeros, once, before anything else.
   /// @param values  the weights: give shapes and device, and dtypes: states of weights in two bytes
   /// are lent in f32.
-  virtual void allocate(std::span<const Tensor> values, std::span<const StateSpec> specs) = 0;
+  /// @param specs   of each tensor.
+  virtual void allocate(std::span<const Tensor> values, std::span<const StateSpecs> specs) = 0;
 
   /// @brief Tensors whose states it has; 0 before allocate().
   [[nodiscard]] virtual std::size_t size() const = 0;

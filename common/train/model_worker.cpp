@@ -69,6 +69,7 @@ void ModelWorker::make_chunks(nn::Values values) {
 std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
     const StepConfig& step_config) const {
   std::vector<std::unique_ptr<ModelStates>> states;
+  const MakeWholeAlong& make_whole = step_config.whole.get();
   for (const std::string& group : data_groups_of(chunks_)) {
     const StatesScope scope{{context_, *plan_, chunks_},
                             group,
@@ -76,7 +77,8 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
                             plan_->groups.at(group),
                             {.rule = step_config.rule,
                              .wrap = step_config.weight_rule.get(),
-                             .store = step_config.store.get()}};
+                             .store = step_config.store.get(),
+                             .whole = make_whole ? make_whole(*plan_) : MakeWhole()}};
     if (group == nn::kLocalGroup) {
       states.push_back(std::make_unique<ReplicatedStates>(scope, nullptr));
       continue;

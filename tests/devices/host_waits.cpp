@@ -30,6 +30,9 @@ const std::map<std::string, std::uint64_t>& waits_beside_it() {
       {"OneBit", 91},
       {"OneBitAfterFiveSteps", 0},  // none of the four steps here is compressed
       {"PowerSgd", 65},
+      // The norm of each matrix that the rank transforms: 7 in each of 2 layers, on 2 ranks.
+      {"MuonStage2", 7},
+      {"Muon", 7},
       // Before the blocks of the transfers' window are written again.
       {"OffloadsMoments", 1},
       {"OffloadsWeights", 1},

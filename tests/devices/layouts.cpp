@@ -50,6 +50,7 @@ void add_zero(std::vector<Layout>& all) {
   const std::string stage3 = "--dp 2 --zero 3";
   all.push_back({chapter, "KeepsWeights", stage3 + " --reshard-after-forward no"});
   all.push_back({chapter, "Prefetch2Recompute", stage3 + " --prefetch 2 --recompute full"});
+  all.push_back({chapter, "MuonStage2", "--dp 2 --zero 2 --optimizer muon", kInF64});
   all.push_back({chapter, "HybridShards", "--dp 4 --zero 3 --hybrid-shard 2"});
   all.push_back({chapter, "OffloadsMoments", "--dp 2 --zero 1 --offload optimizer"});
   all.push_back({chapter, "OffloadsWeights", stage3 + " --offload optimizer+params"});
@@ -66,6 +67,7 @@ void add_tensor_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "Sequence", "--tp 2 --sp on"});
   all.push_back({chapter, "RingOverlap", "--tp 2 --sp on --tp-overlap ring"});
   all.push_back({chapter, "PaddedVocabulary", "--tp 2 --vocab 257"});
+  all.push_back({chapter, "Muon", "--tp 2 --optimizer muon", kInF64});
 }
 
 void add_context_parallel(std::vector<Layout>& all) {

@@ -55,7 +55,7 @@ class KeptSecondMoment final : public optim::UpdateRule {
   KeptSecondMoment(int kept_step, optim::Rule adamw, const optim::AdamWConfig& config)
       : kept_step_(kept_step), adamw_(std::move(adamw)), config_(config) {}
 
-  std::span<const optim::StateSpec> states() const override { return adamw_->states(); }
+  optim::StateSpecs states(optim::WeightKind kind) const override { return adamw_->states(kind); }
 
   void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
              const optim::StepConstants& step) const override {

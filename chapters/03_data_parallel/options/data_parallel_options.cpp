@@ -106,8 +106,8 @@ void DataParallelOptions::validate(std::string_view optimizer) const {
   }
   if (compress_warmup > 0 && optimizer != "adamw") {
     throw ConfigError(fmt::format(
-        "--compress-warmup keeps AdamW's second moments after the warm-up, and --optimizer {} has "
-        "none. Leave out --compress-warmup or --optimizer.",
+        "--compress-warmup keeps AdamW's second moments after the warm-up, and --optimizer {} does "
+        "not keep one of each weight. Leave out --compress-warmup or --optimizer.",
         optimizer));
   }
 }

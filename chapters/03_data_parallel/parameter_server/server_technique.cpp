@@ -14,6 +14,7 @@
 #include "chapters/03_data_parallel/parameter_server/straggler.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/optim/rules.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -37,7 +38,12 @@ class ParameterServers : public train::Technique {
           .broken = given};
     };
     return {excluded("--init", !setup.train.init.empty()),
-            excluded("--val-data", !setup.train.val_data.empty())};
+            excluded("--val-data", !setup.train.val_data.empty()),
+            {.first = "--optimizer muon",
+             .second = "parameter servers",
+             .reason = "a server has flat parts of the weights, and Muon's steps are of whole "
+                       "matrices. Choose adamw or sgd.",
+             .broken = optim::needs_whole_matrices(setup.train.optimizer)}};
   }
 
   void check_ranks(train::Setup& setup) override { options_.resolve_ranks(setup.comm); }

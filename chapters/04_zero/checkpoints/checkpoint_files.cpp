@@ -63,10 +63,11 @@ class Collector {
         const ElementRun& run = rows.first;
         std::vector<std::size_t> shape = {run.count};
         if (rows.rows > 1) shape.insert(shape.begin(), rows.rows);
-        for (std::size_t s = 0; s < state_.specs().size(); ++s) {
+        const optim::StateSpecs states = state_.specs(copy.piece);
+        for (std::size_t s = 0; s < states.size(); ++s) {
           specs.push_back(
-              {.name = to_string(StateName{std::string(state_.specs()[s].name),
-                                           piece.parameter->name(), run.global, rows.stride}),
+              {.name = to_string(StateName{std::string(states[s].name), piece.parameter->name(),
+                                           run.global, rows.stride}),
                .type = checkpoint::stored_type_for(dtype_),
                .shape = shape});
           values.push_back(

@@ -167,8 +167,8 @@ struct StateCopy {
 class StoredState {
  public:
   StoredState(FileLayer& files, const fs::path& folder, int writers, DType dtype,
-              std::span<const optim::StateSpec> specs)
-      : folder_(folder), dtype_(dtype), specs_(specs), weights_(files, folder / kWeightsFile) {
+              const TrainingState& state)
+      : folder_(folder), dtype_(dtype), state_(state), weights_(files, folder / kWeightsFile) {
     for (int writer = 0; writer < writers; ++writer) {
       const fs::path path = folder / optimizer_file(writer, writers);
       optimizers_.push_back(std::make_unique<SafetensorsReader>(files, path));
@@ -177,10 +177,11 @@ class StoredState {
   }
 
   /// Checks that there are the optimizer's states of all pieces that a rank needs.
-  void expect_states_of(const TrainingState& state) const {
-    for (const train::OwnedPiece& piece : state.pieces()) {
+  void expect_states() const {
+    for (std::size_t i = 0; i < state_.pieces().size(); ++i) {
+      const train::OwnedPiece& piece = state_.pieces()[i];
       for (const ElementRun& run : runs_of(piece)) {
-        for (const optim::StateSpec& spec : specs_) {
+        for (const optim::StateSpec& spec : state_.specs(i)) {
           static_cast<void>(copies_of(spec.name, piece.parameter->name(), run));
         }
       }
@@ -188,9 +189,9 @@ class StoredState {
   }
 
   /// Checks that model.safetensors holds the weights of a model, and no others.
-  void expect_weights_of(const TrainingState& state) const {
+  void expect_weights() const {
     const fs::path path = folder_ / kWeightsFile;
-    for (const nn::NamedShape& parameter : state.parameters()) {
+    for (const nn::NamedShape& parameter : state_.parameters()) {
       const checkpoint::StoredTensor* stored = weights_.find(parameter.name);
       if (stored == nullptr) {
         report_foreign(path, fmt::format("it has no tensor {}", shown_text(parameter.name)));
@@ -202,18 +203,20 @@ class StoredState {
           fmt::format("its tensor {} has shape {}, the model's has {}", shown_text(parameter.name),
                       checkpoint::shown_shape(stored->shape), parameter.shape.str()));
     }
-    if (weights_.tensors().size() == state.parameters().size()) return;
+    if (weights_.tensors().size() == state_.parameters().size()) return;
     report_foreign(path, fmt::format("it has {} tensors, the model has {}",
-                                     weights_.tensors().size(), state.parameters().size()));
+                                     weights_.tensors().size(), state_.parameters().size()));
   }
 
   // [region read_piece]
-  void read(const train::OwnedPiece& piece, const PieceValues& values) const {
+  void read(std::size_t i, const PieceValues& values) const {
+    const train::OwnedPiece& piece = state_.pieces()[i];
+    const optim::StateSpecs specs = state_.specs(i);
     const std::string& name = piece.parameter->name();
     for (const ElementRun& run : runs_of(piece)) {
       weights_.read(name, run.global, part(values.weights, run.local, run.count));
-      for (std::size_t s = 0; s < specs_.size(); ++s) {
-        read_state(specs_[s].name, name, run, values.states[s]);
+      for (std::size_t s = 0; s < specs.size(); ++s) {
+        read_state(specs[s].name, name, run, values.states[s]);
       }
     }
   }
@@ -228,9 +231,7 @@ class StoredState {
     for (const checkpoint::StoredTensor& tensor : optimizers_[file]->tensors()) {
       const auto name = parse_state_name(tensor.name);
       const std::size_t dimensions = name && name->stride > 0 ? 2 : 1;
-      if (!name ||
-          std::ranges::find(specs_, name->state, &optim::StateSpec::name) == specs_.end() ||
-          tensor.shape.size() != dimensions) {
+      if (!name || !state_.keeps(name->state) || tensor.shape.size() != dimensions) {
         report_foreign(path, fmt::format("its tensor {} is none of the optimizer's states",
                                          shown_text(tensor.name)));
       }
@@ -295,7 +296,7 @@ class StoredState {
 
   fs::path folder_;
   DType dtype_;
-  std::span<const optim::StateSpec> specs_;
+  const TrainingState& state_;
   SafetensorsReader weights_;
   std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
   /// By state and parameter.
@@ -317,14 +318,12 @@ TrainingRecord load_checkpoint(FileLayer& files, const fs::path& folder,
   // Each rank has looked at some of the bytes: what they say counts when all are as written.
   train::agree(world, [&] {
     identity.expect_same(record.identity, folder.string());
-    stored =
-        std::make_unique<StoredState>(files, folder, record.writers, identity.dtype, state.specs());
-    stored->expect_weights_of(state);
-    stored->expect_states_of(state);
+    stored = std::make_unique<StoredState>(files, folder, record.writers, identity.dtype, state);
+    stored->expect_weights();
+    stored->expect_states();
   });
-  state.load(record.optimizer_steps, [&](std::size_t piece, const PieceValues& values) {
-    stored->read(state.pieces()[piece], values);
-  });
+  state.load(record.optimizer_steps,
+             [&](std::size_t piece, const PieceValues& values) { stored->read(piece, values); });
   state.load_numbers(record.numbers);
   return record;
 }

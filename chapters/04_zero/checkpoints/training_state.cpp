@@ -36,9 +36,13 @@ bool TrainingState::saves(std::size_t piece) const {
   return owner.states->saves(owner.piece);
 }
 
-std::span<const optim::StateSpec> TrainingState::specs() const {
-  if (trainer_.states.empty()) return {};
-  return trainer_.states.front()->optimizer().specs();
+optim::StateSpecs TrainingState::specs(std::size_t piece) const {
+  const PieceOwner& owner = owners_.at(piece);
+  return owner.states->optimizer().specs(owner.piece);
+}
+
+bool TrainingState::keeps(std::string_view state) const {
+  return !trainer_.states.empty() && trainer_.states.front()->optimizer().keeps(state);
 }
 
 int TrainingState::optimizer_steps() const {
@@ -63,7 +67,7 @@ PieceValues TrainingState::copy(std::size_t piece) const {
   const Tensor like = owner.states->weights(owner.piece);
   const Shape& shape = like.shape();
   PieceValues copied =
-      make_values(host_, shape.numel(), accumulation_dtype(like.dtype()), specs().size());
+      make_values(host_, shape.numel(), accumulation_dtype(like.dtype()), specs(piece).size());
   owner.states->read_weights(owner.piece, copied.weights);
   optim::StateStore& store = owner.states->optimizer().store();
   // No states: every step so far has been skipped.
@@ -85,7 +89,7 @@ void TrainingState::load(
     const auto [states, piece] = owners_[i];
     const Tensor like = states->weights(piece);
     const PieceValues loaded =
-        make_values(host_, like.numel(), accumulation_dtype(like.dtype()), specs().size());
+        make_values(host_, like.numel(), accumulation_dtype(like.dtype()), specs(i).size());
     values(i, loaded);
     states->write_weights(piece, loaded.weights);
     states->optimizer().store().write(piece, in_shape(loaded.states, like.shape()));

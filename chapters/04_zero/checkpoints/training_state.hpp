@@ -7,6 +7,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/nn/model.hpp"
@@ -20,7 +21,7 @@ namespace ultra::zero {
 /// @brief The weights and optimizer states of a piece, one-dimensional, on the CPU.
 struct PieceValues {
   Tensor weights;              ///< [elements]
-  std::vector<Tensor> states;  ///< [elements] each, in the order of TrainingState::specs()
+  std::vector<Tensor> states;  ///< [elements] each, in the order of specs() of the piece
 };
 
 /// @brief One rank's part of a training's state: pieces of parameters, each with its weights and
@@ -38,8 +39,10 @@ class TrainingState {
   [[nodiscard]] const std::vector<train::OwnedPiece>& pieces() const { return pieces_; }
   /// @brief Whether this rank saves a piece. All ranks together save every element once.
   [[nodiscard]] bool saves(std::size_t piece) const;
-  /// @brief What the optimizer keeps of each weight.
-  [[nodiscard]] std::span<const optim::StateSpec> specs() const;
+  /// @brief What the optimizer keeps of each weight of a piece.
+  [[nodiscard]] optim::StateSpecs specs(std::size_t piece) const;
+  /// @brief Whether the optimizer keeps a state of this name of weights of any kind.
+  [[nodiscard]] bool keeps(std::string_view state) const;
   /// @brief Steps that the optimizer counts.
   [[nodiscard]] int optimizer_steps() const;
 

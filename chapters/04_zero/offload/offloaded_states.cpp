@@ -217,13 +217,13 @@ class OffloadedStore final : public optim::StateStore {
  public:
   explicit OffloadedStore(std::shared_ptr<OffloadedStates> states) : states_(std::move(states)) {}
 
-  void allocate(std::span<const Tensor> values, std::span<const optim::StateSpec> specs) override {
+  void allocate(std::span<const Tensor> values, std::span<const optim::StateSpecs> specs) override {
     const OffloadedLayout& layout = states_->layout();
-    ensure(values.size() == layout.tensors() && specs.size() == layout.states(),
-           "other states, or those of other tensors, were made");
+    ensure(values.size() == layout.tensors(), "states of other tensors were made");
     for (std::size_t i = 0; i < values.size(); ++i) {
-      ensure(values[i].numel() == layout.elements_of(i).size(),
-             "states are of their tensor's size");
+      ensure(
+          values[i].numel() == layout.elements_of(i).size() && specs[i].size() == layout.states(),
+          "states are of their tensor's size, and as many as were made");
       shapes_.push_back(values[i].shape());
     }
   }

@@ -10,13 +10,14 @@ class StoredStates final : public optim::StateStore {
  public:
   explicit StoredStates(MakeStoredState make) : make_(std::move(make)) {}
 
-  void allocate(std::span<const Tensor> values, std::span<const optim::StateSpec> specs) override {
-    for (const Tensor& value : values) {
+  void allocate(std::span<const Tensor> values, std::span<const optim::StateSpecs> specs) override {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Tensor& value = values[i];
       OfTensor& tensor = tensors_.emplace_back();
       tensor.shape = value.shape();
       tensor.dtype = accumulation_dtype(value.dtype());
       tensor.device = value.device();
-      for (const optim::StateSpec& spec : specs) {
+      for (const optim::StateSpec& spec : specs[i]) {
         tensor.states.push_back(make_(value.device(), value.numel(), spec));
       }
     }

@@ -58,19 +58,26 @@ void round_by_chance(const Tensor& wide, const Tensor& weights, const train::Own
 }
 
 /// How the weights of the pieces of a data group change by a rule.
-class WeightRule final : public optim::UpdateRule {
+class WeightRule final : public optim::RuleAround {
  public:
   WeightRule(WeightRuleSettings settings, optim::Rule rule, std::vector<train::OwnedPiece> pieces)
-      : settings_(std::move(settings)), rule_(std::move(rule)), pieces_(std::move(pieces)) {}
-
-  std::span<const optim::StateSpec> states() const override { return rule_->states(); }
+      : RuleAround(std::move(rule)), settings_(std::move(settings)), pieces_(std::move(pieces)) {}
 
   void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
              const optim::StepConstants& step) const override {
     if (settings_.figures) settings_.figures->count_gradient(update.grad);
-    const OptimizerUpdate by_rule = [&](const Tensor& weights, const Tensor& gradient) {
-      rule_->apply(i, {.value = weights, .grad = gradient, .decay = update.decay}, states, step);
-    };
+    RuleAround::apply(i, update, states, step);
+  }
+
+  Tensor direction(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
+                   const optim::StepConstants& step) const override {
+    if (settings_.figures) settings_.figures->count_gradient(update.grad);
+    return RuleAround::direction(i, update, states, step);
+  }
+
+ private:
+  void change(std::size_t i, const optim::TensorUpdate& update, const optim::StepConstants& step,
+              const ByRule& by_rule) const override {
     if (update.master.defined()) {
       update_with_master(update.value, update.grad, update.master, by_rule);
     } else if (is_half(update.value.dtype())) {
@@ -80,9 +87,8 @@ class WeightRule final : public optim::UpdateRule {
     }
   }
 
- private:
   void step_rounded(const optim::TensorUpdate& update, const train::OwnedPiece& piece, int step,
-                    const OptimizerUpdate& by_rule) const {
+                    const ByRule& by_rule) const {
     Tensor before;
     if (settings_.figures) before = update.value.clone();
     const Tensor wide = update_without_master(update.value, update.grad, by_rule);
@@ -93,7 +99,6 @@ class WeightRule final : public optim::UpdateRule {
   }
 
   WeightRuleSettings settings_;
-  optim::Rule rule_;
   std::vector<train::OwnedPiece> pieces_;
 };
 

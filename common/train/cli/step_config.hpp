@@ -2,6 +2,7 @@
 /// @file
 /// StepConfig: what techniques put into the training of a rank.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -44,6 +45,9 @@ class Slot {
   T provider_{};
 };
 
+/// Makes what makes matrices whole along an axis of a plan that splits them.
+using MakeWholeAlong = std::function<MakeWhole(const Plan& plan)>;
+
 /// @brief What techniques put into the training of a rank.
 struct StepConfig {
   Slot<SplitRule> share;           ///< how the global batch is dealt out
@@ -57,6 +61,7 @@ struct StepConfig {
   optim::Rule rule = optim::make_rule(optim::kDefaultRule);
   Slot<WrapRule> weight_rule;        ///< a rule for a rank's pieces around it; empty: none
   Slot<MakeStore> store;             ///< where the optimizer's states live; empty: on the device
+  Slot<MakeWholeAlong> whole;        ///< along an axis that splits matrices; empty: none does
   Slot<MakeLossScaler> loss_scaler;  ///< a factor on the loss; empty: none
   nn::Values values = nn::Values::kAllocated;  ///< whether the model starts with weights
   Slot<MakeLinks> links;                       ///< between the chunks; empty: there is one chunk

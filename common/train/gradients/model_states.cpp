@@ -39,6 +39,19 @@ std::vector<OwnedPiece> whole_pieces(const StatesScope& scope) {
   return pieces;
 }
 
+/// What makes whole the matrices of which parameters are parts.
+std::unique_ptr<optim::MatrixExchange> whole_along(const StatesScope& scope,
+                                                   const std::vector<OwnedPiece>& pieces) {
+  const OptimizerParts& optimizer = scope.optimizer;
+  if (!optimizer.whole || !optimizer.rule->needs_whole(optim::WeightKind::kMatrix)) return nullptr;
+  std::vector<const nn::Parameter*> parameters;
+  for (const OwnedPiece& piece : pieces) {
+    const bool is_matrix = weight_kind(*piece.parameter) == optim::WeightKind::kMatrix;
+    parameters.push_back(is_matrix ? piece.parameter : nullptr);
+  }
+  return optimizer.whole(parameters);
+}
+
 }  // namespace
 
 ModelStates::ModelStates(std::string data_group, std::vector<OwnedPiece> pieces)
@@ -102,12 +115,28 @@ bool decays(const nn::Parameter& parameter) {
   return parameter.global_shape().rank() > 1 && parameter.data_group() != nn::kLocalGroup;
 }
 
+// Hugging Face's names, which all parameters have: those of layers begin so.
+optim::WeightKind weight_kind(const nn::Parameter& parameter) {
+  const bool is_matrix =
+      parameter.global_shape().rank() == 2 && parameter.name().starts_with("model.layers.");
+  return is_matrix ? optim::WeightKind::kMatrix : optim::WeightKind::kOther;
+}
+
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerParts& parts,
                                                  const std::vector<OwnedPiece>& pieces,
-                                                 std::unique_ptr<optim::StateStore> store) {
+                                                 std::unique_ptr<optim::StateStore> store,
+                                                 std::unique_ptr<optim::MatrixExchange> whole) {
   if (!store) store = parts.store ? parts.store() : optim::states_on_device();
+  std::vector<optim::WeightKind> kinds;
+  for (const OwnedPiece& piece : pieces) {
+    kinds.push_back(weight_kind(*piece.parameter));
+    ensure(whole != nullptr || !parts.rule->needs_whole(kinds.back()) ||
+               piece.elements.size() == piece.parameter->global_shape().numel(),
+           "a rule of whole matrices has whole matrices, or an exchange");
+  }
   return std::make_unique<optim::Optimizer>(
-      parts.wrap ? parts.wrap(parts.rule, pieces) : parts.rule, std::move(store));
+      parts.wrap ? parts.wrap(parts.rule, pieces) : parts.rule, std::move(store), std::move(kinds),
+      std::move(whole));
 }
 
 ReplicatedStates::ReplicatedStates(const StatesScope& scope,
@@ -115,7 +144,7 @@ ReplicatedStates::ReplicatedStates(const StatesScope& scope,
     : ModelStates(scope.data_group, whole_pieces(scope)),
       parameters_(scope.parameters),
       exchange_(std::move(exchange)) {
-  update_by(make_optimizer(scope.optimizer, pieces()),
+  update_by(make_optimizer(scope.optimizer, pieces(), nullptr, whole_along(scope, pieces())),
             std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
 }
 

@@ -40,6 +40,10 @@ struct StepRule {
 /// not to what no gradient changes.
 [[nodiscard]] bool decays(const nn::Parameter& parameter);
 
+/// @brief What a parameter is to an optimizer's rule: a matrix of a layer, or another weight, as tables,
+/// the output matrix and norms are.
+[[nodiscard]] optim::WeightKind weight_kind(const nn::Parameter& parameter);
+
 /// @brief Weights, gradients and optimizer states of the parameters of one data group, as this rank has
 /// them.
 ///
@@ -138,11 +142,17 @@ using WrapRule =
 /// Makes what keeps the states of a list of tensors.
 using MakeStore = std::function<std::unique_ptr<optim::StateStore>()>;
 
+/// Makes matrices whole of which this rank has a part even where all elements of its parameter are
+/// here. By number of the parts; null where a weight is no matrix. Collective.
+using MakeWhole = std::function<std::unique_ptr<optim::MatrixExchange>(
+    const std::vector<const nn::Parameter*>& parameters)>;
+
 /// @brief What a rank's optimizer is made of.
 struct OptimizerParts {
   optim::Rule rule;      ///< how it changes a tensor
   WrapRule wrap = {};    ///< what stands around that rule; empty: nothing
   MakeStore store = {};  ///< where its states live; empty: optim::states_on_device()
+  MakeWhole whole = {};  ///< for rules of whole matrices; empty: parameters are whole weights
 };
 
 /// @brief What states are made of.
@@ -162,9 +172,12 @@ using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope&
 
 /// @brief The optimizer of pieces.
 /// @param store  null: as the parts say.
+/// @param whole  null: each piece is a whole parameter, or the rule needs no whole matrices.
+/// @throws InternalError for pieces of matrices that nobody makes whole for a rule that needs that.
 [[nodiscard]] std::unique_ptr<optim::Optimizer> make_optimizer(
     const OptimizerParts& parts, const std::vector<OwnedPiece>& pieces,
-    std::unique_ptr<optim::StateStore> store = nullptr);
+    std::unique_ptr<optim::StateStore> store = nullptr,
+    std::unique_ptr<optim::MatrixExchange> whole = nullptr);
 
 /// @brief States that every rank of the data group has as wholes: plain data parallelism, and one
 /// rank.

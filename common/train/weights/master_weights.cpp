@@ -6,22 +6,17 @@
 namespace ultra::train {
 namespace {
 
-class MasterWeightRule final : public optim::UpdateRule {
+class MasterWeightRule final : public optim::RuleAround {
  public:
-  explicit MasterWeightRule(optim::Rule rule) : rule_(std::move(rule)) {}
-
-  std::span<const optim::StateSpec> states() const override { return rule_->states(); }
-  void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
-             const optim::StepConstants& step) const override {
-    if (!update.master.defined()) return rule_->apply(i, update, states, step);
-    const Tensor gradient = cast(update.grad, update.master.dtype());
-    rule_->apply(i, {.value = update.master, .grad = gradient, .decay = update.decay}, states,
-                 step);
-    cast_into(update.value, update.master);
-  }
+  using RuleAround::RuleAround;
 
  private:
-  optim::Rule rule_;
+  void change(std::size_t, const optim::TensorUpdate& update, const optim::StepConstants&,
+              const ByRule& by_rule) const override {
+    if (!update.master.defined()) return by_rule(update.value, update.grad);
+    by_rule(update.master, cast(update.grad, update.master.dtype()));
+    cast_into(update.value, update.master);
+  }
 };
 
 /// Between devices nothing is converted.

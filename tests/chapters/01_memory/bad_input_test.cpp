@@ -74,7 +74,7 @@ TEST_F(BadInput, FlagsThatCannotWork) {
   expect_refused({{"--lr", "inf"}}, {"--lr is inf", "from 0 to"});
   expect_refused({{"--dtype", "bf16"}}, {"--dtype 'bf16'", "f32 or f64"});
   expect_refused({{"--recompute-every", "2"}}, {"--recompute-every 2", "--recompute full"});
-  expect_refused({{"--optimizer", "adam"}}, {"--optimizer is 'adam'", "adamw or sgd"});
+  expect_refused({{"--optimizer", "adam"}}, {"--optimizer is 'adam'", "adamw or sgd or muon"});
 }
 
 TEST_F(BadInput, CountsThatNoMachineHolds) {

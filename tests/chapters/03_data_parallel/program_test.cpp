@@ -100,7 +100,7 @@ TEST_F(BadDataParallelRun, FlagsThatCannotWork) {
            {"--no-error-feedback", {"--no-error-feedback", "--compress"}},
            {"--compress-warmup 3", {"--compress-warmup", "--compress"}},
            {"--compress int8 --compress-warmup 3 --optimizer sgd",
-            {"keeps AdamW's second moments", "--optimizer sgd has none"}}});
+            {"keeps AdamW's second moments", "--optimizer sgd does not keep one"}}});
 }
 
 TEST_F(BadDataParallelRun, TrainingThatDivergesEndsAllRanks) {

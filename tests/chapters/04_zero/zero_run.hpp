@@ -36,7 +36,7 @@ using ultra::test::RankRun;
 
 /// @brief What a test may put into a run.
 struct Changes {
-  optim::Rule rule = optim::adamw();
+  optim::Rule rule = {};                           ///< none: that of the options
   train::MakeExchange exchange = {};               ///< given: nothing is sharded
   train::MakeObserver observer = {};               ///< of a rank's steps
   std::function<void(const Device&)> device = {};  ///< called with the rank's before its model
@@ -74,7 +74,7 @@ class CaseTechnique : public train::Technique {
 
   void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
     step_config.schedule.offer(memory::accumulation_schedule);
-    step_config.rule = changes_.rule;
+    if (changes_.rule) step_config.rule = changes_.rule;
     if (changes_.observer) step_config.observers.push_back(changes_.observer);
     if (changes_.exchange) return step_config.exchange.claim("a test", changes_.exchange);
     step_config.values = nn::Values::kDeferred;

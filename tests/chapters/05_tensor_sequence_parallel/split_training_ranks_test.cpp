@@ -94,6 +94,16 @@ TEST_F(SplitTraining, RecomputationOnAMesh) {
   }
 }
 
+// Muon's matrices are whole on one rank of tp; with ZeRO on one of dp too, each exchange within the other.
+TEST_F(SplitTraining, StepsOfWholeMatricesOnAMesh) {
+  for (const auto& [dp, tp] : Meshes{{1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}, {2, 4}}) {
+    MeshCase c = draw({.dp = dp, .tp = tp}, DType::kF64);
+    if (dp > 1) c = with_zero(c, random.pick({1, 2, 3}));
+    c.options.optimizer = "muon";
+    expect_equals_one_rank(c);
+  }
+}
+
 TEST_F(SplitTraining, InF32LossesStayWithinAHundredThousandth) {
   for (const auto& [dp, tp] : Meshes{{1, 2}, {1, 4}, {2, 2}, {2, 4}}) {
     MeshCase c = draw({.dp = dp, .tp = tp}, DType::kF32);

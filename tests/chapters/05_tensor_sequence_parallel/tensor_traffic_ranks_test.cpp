@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
@@ -49,6 +50,28 @@ TEST_F(TensorTrafficTest, RanksSendWhatTheClosedFormSays) {
       EXPECT_EQ(sent(OpKind::kReduceScatter), step.reduce_scatter);
       EXPECT_EQ(sent(OpKind::kSend), step.send);
     }
+  }
+}
+
+// Muon: every rank but a matrix's owner sends it its part, and gets it back. Where several ranks have the
+// same head of keys and values, each of them does.
+TEST_F(TensorTrafficTest, PartsOfMatricesTravelToTheirOwnersAndBack) {
+  for (const std::size_t tp : {2U, 3U, 4U}) {
+    MeshCase c = draw_replica(tp, draw_split());
+    c.options.optimizer = "muon";
+    const nn::ModelConfig& model = c.options.model;
+    const std::size_t width = model.hidden_size;
+    const std::size_t keys = width / model.num_heads * model.num_kv_heads;
+    const std::size_t parts = std::min(tp, model.num_kv_heads);
+    std::size_t part = (2 * width * width + 3 * width * model.ffn_hidden_size) / tp;
+    if (parts > 1) part += 2 * width * keys / parts;  // with one part each rank has it all
+    std::size_t bytes = 0;
+    for (const RankSummary& rank : summaries(c)) {
+      bytes += rank.communication[OpKind::kAllToAll].sent_bytes;
+    }
+    if (launched_rank() != 0) continue;
+    EXPECT_EQ(bytes, 2 * model.num_layers * 2 * (tp - 1) * part * size_of(c.options.dtype))
+        << c.str();
   }
 }
 

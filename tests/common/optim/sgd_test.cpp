@@ -66,8 +66,8 @@ TEST_F(SgdTest, DecaysOnlyWhereAsked) {
 }
 
 TEST_F(SgdTest, KeepsOneNumberOfEachWeightWhereAdamWKeepsTwo) {
-  EXPECT_EQ(states_per_weight("sgd"), 1U);
-  EXPECT_EQ(states_per_weight("adamw"), 2U);
+  EXPECT_EQ(states_per_weight("sgd", WeightKind::kOther), 1U);
+  EXPECT_EQ(states_per_weight("adamw", WeightKind::kOther), 2U);
   for (const std::string& name : rule_names()) {
     const TensorUpdate update{.value = random.tensor(device, {30}, DType::kF32),
                               .grad = random.tensor(device, {30}, DType::kF32),
@@ -75,7 +75,7 @@ TEST_F(SgdTest, KeepsOneNumberOfEachWeightWhereAdamWKeepsTwo) {
     Optimizer optimizer(make_rule(name));
     optimizer.step({&update, 1}, 1e-3, 1.0);
     EXPECT_EQ(device.memory().current()[MemoryCategory::kOptimizer],
-              4 * 30 * states_per_weight(name))
+              4 * 30 * states_per_weight(name, WeightKind::kOther))
         << name;
   }
 }

@@ -61,7 +61,9 @@ TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
          {Words{"--dp", "1"}, Words{"--dp", "3", "--zero", "0"}, Words{"--dp", "3", "--zero", "1"},
           Words{"--dp", "2", "--zero", "2"}, kFourShards,
           Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"},
-          Words{"--dp", "2", "--zero", "2", "--optimizer", "sgd", "--offload", "optimizer"}}) {
+          Words{"--dp", "2", "--zero", "2", "--optimizer", "sgd", "--offload", "optimizer"},
+          Words{"--dp", "2", "--zero", "0", "--optimizer", "muon"},
+          Words{"--dp", "3", "--zero", "3", "--optimizer", "muon"}}) {
       SCOPED_TRACE(dtype + ::testing::PrintToString(layout));
       const std::string name = std::to_string(number++);
       const json expected = losses_of(base, layout);
@@ -71,6 +73,19 @@ TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
             << "from step " << step;
       }
     }
+  }
+}
+
+/// Momentum alone of matrices, both moments of tables and norms, each in pieces of its own.
+TEST_F(CheckpointProgram, MomentumOfWholeMatricesGoesOnInAnyLayout) {
+  const Changes base = with(kSixSteps, "--optimizer", "muon");
+  const json expected = losses_of(base, {});
+  static_cast<void>(save_all(base, kFourShards, "0"));
+  const std::size_t step = random.between(1, 5);
+  for (const Words& layout :
+       {Words{"--dp", "1"}, Words{"--dp", "3", "--zero", "1"}, Words{"--dp", "2", "--zero", "3"}}) {
+    expect_near_losses(losses_of(base, joined(layout, {"--resume", saved_step(step, "0")})),
+                       expected, kAnotherOrder);
   }
 }
 
@@ -312,10 +327,10 @@ TEST_F(CheckpointProgram, ATextWhoseNameIsNoUtf8) {
 // Refused -----------------------------------------------------------------------------------------
 
 TEST_F(BadCheckpointRun, TheCheckpointOfAnotherTraining) {
-  const Changes others = {{"--layers", "2"},     {"--hidden", "16"}, {"--heads", "2"},
-                          {"--kv-heads", "4"},   {"--ffn", "32"},    {"--seq", "8"},
-                          {"--dtype", "f32"},    {"--seed", "2"},    {"--global-batch", "10"},
-                          {"--optimizer", "sgd"}};
+  const Changes others = {{"--layers", "2"},      {"--hidden", "16"},     {"--heads", "2"},
+                          {"--kv-heads", "4"},    {"--ffn", "32"},        {"--seq", "8"},
+                          {"--dtype", "f32"},     {"--seed", "2"},        {"--global-batch", "10"},
+                          {"--optimizer", "sgd"}, {"--optimizer", "muon"}};
   for (const auto& [flag, value] : others) {
     refused_intact(with(kSixSteps, flag, value),
                    {saved_step(3), "is of another training", flag, "this run has ", value},

@@ -44,7 +44,7 @@ class FewByteMoments : public ultra::test::RandomTest {
   }
 
   const optim::Rule rule = optim::adamw();
-  const std::span<const optim::StateSpec> specs = rule->states();
+  const std::vector<optim::StateSpecs> specs{2, rule->states(optim::WeightKind::kOther)};
   const std::vector<MakeStore> stores = {
       [] { return bf16_moments(); }, [] { return int8_moments(); }, [] { return int8_moments(7); }};
 };

@@ -128,7 +128,7 @@ class Draw {
     model("--warmup", random_.between(1, 2));
     model("--seed", random_.between(1, 1000));
     model("--clip", pick({"0", "0.05", "1"}));
-    if (percent(20)) model("--optimizer", "sgd");
+    if (percent(35)) model("--optimizer", pick({"sgd", "muon", "muon"}));
     if (percent(15)) {
       model("--val-data", ultra::test::kText);
       model("--val-every", 1);

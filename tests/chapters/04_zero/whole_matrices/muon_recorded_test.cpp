@@ -1,0 +1,76 @@
+// What Newton-Schulz steps cost, counted in recorded steps of ranks that nobody runs.
+//
+// Covers: common/optim/newton_schulz.hpp
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <string>
+
+#include "chapters/01_memory/memory.hpp"
+#include "chapters/02_collectives/collectives.hpp"
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "common/optim/newton_schulz.hpp"
+#include "common/train/cli/run_techniques.hpp"
+#include "common/train/elsewhere/record_step.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/random.hpp"
+
+namespace ultra::zero {
+namespace {
+
+class MuonRecorded : public ultra::test::RandomTest {
+ protected:
+  /// FLOP of all ranks in a step.
+  static double flop(int ranks, const std::string& flags) {
+    const train::Setup setup = train::parse_setup(
+        train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
+                       technique()),
+        ultra::test::words_of(fmt::format("--dp {} --on dgx-h100 {}", ranks, flags)));
+    double flop = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const train::RecordedRank recorded = train::record_step(setup, rank);
+      for (const gpu::TapedWork& work : recorded.tape->works) flop += work.flop;
+    }
+    return flop;
+  }
+};
+
+// Of a square matrix of m rows: 30 m^3 for five steps, beside 6 m^2 for each of B tokens.
+TEST_F(MuonRecorded, TakesFiveTimesWidthOverTokensOfAStepsFlop) {
+  const std::size_t m = 8 * random.between(1, 6);
+  const std::size_t layers = random.between(1, 3);
+  const std::size_t batch = random.between(1, 4);
+  const std::size_t seq = 4 * random.between(1, 5);
+  const std::string flags = fmt::format(
+      "--layers {} --hidden {} --heads 4 --kv-heads 4 --ffn {} --seq {} "
+      "--global-batch {} --micro-batch 1",
+      layers, m, m, seq, batch);
+  const double more = flop(1, flags + " --optimizer muon") - flop(1, flags);
+  const auto tokens = static_cast<double>(batch * seq);
+  const auto matrices = static_cast<double>(7 * layers * m * m);
+  EXPECT_EQ(more / (6 * matrices * tokens), 5 * static_cast<double>(m) / tokens);
+}
+
+// Every rank for itself computes all of them; where the matrices are dealt out, each once.
+TEST_F(MuonRecorded, ZeroDealsTheStepsOut) {
+  const std::string flags =
+      "--layers 3 --hidden 24 --heads 4 --kv-heads 2 --ffn 40 --seq 8 --global-batch 6 "
+      "--micro-batch 1";
+  const double steps = 3.0 * static_cast<double>(2 * optim::newton_schulz_flops(24, 24) +
+                                                 2 * optim::newton_schulz_flops(12, 24) +
+                                                 3 * optim::newton_schulz_flops(40, 24));
+  for (const int ranks : {1, 2, 3}) {
+    EXPECT_EQ(flop(ranks, flags + " --optimizer muon") - flop(ranks, flags), ranks * steps);
+    for (const char* stage : {"1", "2", "3"}) {
+      const std::string sharded = fmt::format("{} --zero {}", flags, stage);
+      EXPECT_EQ(flop(ranks, sharded + " --optimizer muon") - flop(ranks, sharded), steps)
+          << ranks << " ranks, ZeRO-" << stage;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace ultra::zero
