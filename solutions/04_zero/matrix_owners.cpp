@@ -5,6 +5,7 @@
 
 namespace ultra::zero {
 
+// [region matrix_owners]
 std::vector<int> matrix_owners(std::span<const std::size_t> costs, int ranks) {
   std::vector<std::size_t> order(costs.size());
   std::iota(order.begin(), order.end(), 0);
@@ -19,5 +20,6 @@ std::vector<int> matrix_owners(std::span<const std::size_t> costs, int ranks) {
   }
   return owners;
 }
+// [/region]
 
 }  // namespace ultra::zero
