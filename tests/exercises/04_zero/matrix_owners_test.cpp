@@ -113,9 +113,8 @@ TEST_F(MatrixOwnersTest, EqualBlocksGiveEachRankTheSame) {
 TEST_F(MatrixOwnersTest, WorkedByHand) {
   const Costs costs = {4, 1, 1, 2, 4};
   const Owners owners = owners_of(costs, 2);
-  EXPECT_EQ(largest_load(costs, owners, 2), 6U)
-      << fmt::format("costs {} on 2 ranks: found owners {}\nHint: {}", costs, owners,
-                     hint_for(costs, owners, 2));
+  EXPECT_EQ(largest_load(costs, owners, 2), 6U) << fmt::format(
+      "costs {} on 2 ranks: found owners {}\nHint: {}", costs, owners, hint_for(costs, owners, 2));
 }
 
 }  // namespace
