@@ -44,6 +44,15 @@ TEST_F(ExpertTraining, MeshesWithEveryStageOfZero) {
   }
 }
 
+// It has its gradient once, however many ranks have the router.
+TEST_F(ExpertTraining, TheBalancingTermIsThatOfOneRank) {
+  for (const Axes& axes : {Axes{.dp = 2, .ep = 2}, Axes{.cp = 2}, Axes{.tp = 2}}) {
+    MeshCase c = draw(axes, DType::kF64);
+    c.model = "--experts 4 --top-k 2 --aux-loss 0.1";
+    expect_equals_one_rank(c);
+  }
+}
+
 TEST_F(ExpertTraining, StagesWithExperts) {
   for (const Axes& axes :
        {Axes{.dp = 2, .pp = 2, .ep = 2}, Axes{.pp = 2, .cp = 2, .tp = 2, .ep = 2},
