@@ -1,7 +1,8 @@
-"""The exercises' commands: check, hint, diff, status, reset, answer, mend (what ./workbook calls).
+"""The exercises' commands: check, hint, diff, status, reset, answer, mend, bug (what ./workbook calls).
 
-More serve the tests: stub-guard, untouched-targets, mend-shows; and the front door: pending-targets,
-mend-targets. tables keeps the chapters' tables of exercises as the manifests say.
+More serve the build and the tests: stub-guard, untouched-targets, mend-shows, bug-apply, bug-shows; and
+the front door: pending-targets, mend-targets, bug-targets. tables keeps the chapters' tables of exercises
+as the manifests say.
 Standard library only.
 """
 
@@ -10,6 +11,7 @@ import signal
 import sys
 
 import answer
+import bug
 import catalog
 import check
 import compare_files
@@ -55,6 +57,7 @@ def parse_arguments(arguments):
     command.add_argument("--working", action="store_true", help="how we found it")
     command.add_argument("value", nargs="*")
     add_mend(add)
+    add_bug(add)
     command = add("tables", tables.run, "the chapters' tables of exercises")
     command.add_argument("--write", action="store_true", help="write those that differ")
     add("untouched-targets", guard.print_untouched_targets, "build targets of untouched exercises")
@@ -74,6 +77,19 @@ def add_mend(add):
     command = add("mend-shows", mend.shows, "prove that a broken trainer shows its fault")
     for argument in ("what", "right", "broken"):
         command.add_argument(argument)
+
+
+def add_bug(add):
+    for name, run in (("bug", bug.run), ("bug-targets", bug.print_targets)):
+        command = add(name, run, "a real fault of distributed training, and what finds it")
+        command.add_argument("what", nargs="?", metavar="NAME")
+    command = add("bug-apply", bug.apply, "write the sources with the fault of a patch")
+    for argument in ("patch", "folder"):
+        command.add_argument(argument)
+    command = add("bug-shows", bug.shows, "prove that a bug shows what its thread says, and is found")
+    for argument in ("what", "right", "broken", "check"):
+        command.add_argument(argument)
+    command.add_argument("--write", action="store_true", help="write its block of the page")
 
 
 def main():

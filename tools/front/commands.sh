@@ -184,6 +184,12 @@ command_mend() {
   exercise_command_with_targets mend-targets mend "$@"
 }
 
+# Builds a bug's program with and without it, and the tests that find it.
+command_bug() {
+  need_switches MISTAKES
+  exercise_command_with_targets bug-targets bug "$@"
+}
+
 # hint, diff, status, reset and answer need Python only.
 exercise_command() {
   need_python

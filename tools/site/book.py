@@ -15,6 +15,7 @@ README_ROW = re.compile(
 APPENDICES = {
     "glossary": "docs/glossary.md",
     "machines": "docs/machines.md",
+    "bugs_that_shipped": "docs/bugs_that_shipped.md",
     "devices": "docs/devices.md",
     "extending": "docs/extending.md",
     "hardware": "docs/appendices/hardware.md",

@@ -28,7 +28,7 @@ GROUPS = [
     ("Words and numbers", ["glossary", "formulas", "hardware", "machines", "devices", "extending"]),
     (
         "For those who come from elsewhere",
-        ["from_your_framework", "misconceptions", "errata", "deviations"],
+        ["bugs_that_shipped", "from_your_framework", "misconceptions", "errata", "deviations"],
     ),
     ("Measured", ["two_core_cpu", "kernels_on_a_gpu", "training_on_a_gpu",
                   "planner_and_published", "planner_exam", "plans_and_runs", "soak"]),
@@ -41,6 +41,7 @@ ABOUT = {
     "machines": "The model and the machines in three pictures.",
     "devices": "What runs where, and for what a GPU's host waits.",
     "extending": "A new optimizer, axis or schedule: a file of its own and one line.",
+    "bugs_that_shipped": "Real programs that trained another model, rebuilt on two ranks, and what finds it.",
     "from_your_framework": "Options of Megatron-LM, DeepSpeed, FSDP and others, as flags here.",
     "misconceptions": "What one reads and hears, and what is so.",
     "errata": "Where the sources err, and how that was found.",
