@@ -79,7 +79,8 @@ class Headers(unittest.TestCase):
 
     def test_a_symptom_that_is_not_there_is_named(self):
         def training(gradient):
-            return bug.Training(0, "", {"loss, step 1": 2.0, "gradient of norms": gradient, "norm that is reported": 1.0})
+            return bug.Training(0, "", {"loss, step 1": 2.0, "gradient of norms": gradient,
+                                        "norm that is reported": 1.0})
 
         known = self.read()
         self.assertEqual(bug.missing(known, [training(1.0), training(1.0), training(2.0)]), "")
@@ -107,7 +108,8 @@ class Texts(unittest.TestCase):
     def test_the_counts_are_those_of_the_page(self):
         losses = gradients = 0
         for one in bug.read_bugs():
-            rows = re.findall(r"(?m)^(loss, step|gradient of|first moment of)\b(.*)$", bug.block_pattern(one).search(PAGE)[0])
+            block = bug.block_pattern(one).search(PAGE)[0]
+            rows = re.findall(r"(?m)^(loss, step|gradient of|first moment of)\b(.*)$", block)
             right = [" x " not in row and not row.endswith("-") for _, row in rows]
             losses += right[0]
             gradients += right[0] and all(is_right for is_right, (kind, _) in zip(right, rows) if " of" in kind)
@@ -115,8 +117,8 @@ class Texts(unittest.TestCase):
         self.assertIn(f"| bugs rebuilt | {count} |\n| whose first loss is that of one rank | {losses} |\n"
                       f"| whose first gradient is, too | {gradients} |", PAGE)
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertIn(f"Each of [these {count} real bugs](docs/bugs_that_shipped.md) of distributed training fails a check here",
-                      readme)
+        self.assertIn(f"Each of [these {count} real bugs](docs/bugs_that_shipped.md) of distributed training "
+                      "fails a check here", readme)
 
     def test_the_chapter_of_each_leads_to_it(self):
         headings = {anchor(heading) for heading in re.findall(r"(?m)^##+ (.+)$", PAGE)}

@@ -269,7 +269,7 @@ class TestsOfAChapter(unittest.TestCase):
     def test_solutions_pass_stubs_fail_by_name_and_mistakes_are_caught(self):
         code, output = self.ctest("exercise|stub_guard|mistakes")
         self.assertEqual(code, 0, output)
-        self.assertIn("100% tests passed, 0 tests failed out of 6", output)
+        self.assertIn("100% tests passed, 0 tests failed out of 7", output)
         self.assertIn("Tested file: solutions/01_toy/add.cpp with "
                       "tests/mistakes/01_toy/add/add_forgets_b.patch", output)
 

@@ -70,6 +70,36 @@ class Mending(ToyTest):
         self.assertIn("100% tests passed, 0 tests failed out of 1", output)
 
 
+class Bugs(ToyTest):
+    """A bug of tests/bugs, shown and then mended."""
+
+    FILE = ".workbook/mend/toy-1/solutions/01_toy/add.cpp"
+
+    def test_a_bug_is_shown_and_found(self):
+        output = self.workbook("bug", "TOY-1", says=[
+            "toy-1  A sum that is its first number\n  https://example.org/toy/1",
+            "Sum.HasBoth of test.chapters.01_toy fails",
+            "The fault: tests/bugs/01_toy/toy-1.patch"])
+        self.assertRegex(output, r"(?m)^loss, step 1 +3 +3 +1   x 0.333333$")
+
+    def test_a_bug_is_mended(self):
+        self.workbook("check", "toy-1", code=3, says="not begun: ./workbook mend toy-1")
+        output = self.workbook("mend", "toy-1", says=f"The fault is in {self.FILE}. Mend it there.")
+        self.assertRegex(output, r"(?m)^loss, step 1 +3 +3 +1   x 0.333333$")
+        self.workbook("check", "toy-1", code=1, says=["FAILED: not mended yet", "add(1, 2)"])
+        self.toy.write(self.FILE, self.toy.read(self.FILE).replace("/*b*/) { return a;", "b) { return a + b;"))
+        self.assertRegex(self.workbook("mend", "toy-1"), r"(?m)^loss, step 1 +3 +3 +3$")
+        self.workbook("check", "toy-1", says="mended (1 test")
+        self.workbook("mend", "toy-1", "--again", says="Your version is kept: .workbook/backup/toy-1/")
+        self.toy.write(self.FILE, "int x = ;\n")
+        for command in ("mend", "check"):
+            self.workbook(command, "toy-1", code=1, says=["DOES NOT COMPILE", "add.cpp:1"])
+
+    def test_an_unknown_bug_is_an_error_in_words(self):
+        for command in ("bug", "mend", "check"):
+            self.workbook(command, "toy-2", code=2, says="there is no bug 'toy-2': did you mean toy-1?")
+
+
 class Answering(ToyTest):
     def test_list_statement_and_working(self):
         self.workbook("answer", "01", says=["01.p1  The double of three", "01.p3  Why?", "to explain"])

@@ -71,7 +71,7 @@ def parse_arguments(arguments):
 def add_mend(add):
     for name, run in (("mend", mend.run), ("mend-targets", mend.print_targets)):
         command = add(name, run, "find the fault of a broken trainer")
-        command.add_argument("what", metavar="NN[.mK]")
+        command.add_argument("what", metavar="NN[.mK], or a bug's name")
         command.add_argument("--again", action="store_true", help="start with the fault again")
         command.add_argument("--anyway", action="store_true", help="before the exercise is written")
     command = add("mend-shows", mend.shows, "prove that a broken trainer shows its fault")

@@ -157,9 +157,10 @@ def print_targets(options):
     return 0
 
 
-def executables(bug):
-    built = runner.BUILD / "tests" / "bugs"
-    return runner.BUILD / "bin" / bug.one("Program"), built / bug.name, built / f"{bug.name}.check"
+def executables(bug, whose=""):
+    """The right program, the one with the fault, and the tests with it; or those with the learner's sources."""
+    broken = runner.BUILD / "tests" / "bugs" / f"{bug.name}{whose}"
+    return runner.BUILD / "bin" / bug.one("Program"), broken, broken.with_name(f"{broken.name}.check")
 
 
 # --- Three trainings ------------------------------------------------------------------------------
@@ -204,10 +205,10 @@ def train(program, flags, first, folder):
     return Training(code, output, rows)
 
 
-def table(bug, trainings):
+def table(bug, trainings, last="with the bug"):
     """The numbers of all three, side by side."""
     one, two, broken = (training.rows for training in trainings)
-    lines = [bug.command(), f"{'':<{LABEL}}{'one rank':>14}{'two ranks':>14}{'with the bug':>14}"]
+    lines = [bug.command(), f"{'':<{LABEL}}{'one rank':>14}{'two ranks':>14}{last:>14}"]
     for name, value in one.items():
         numbers = [value, two.get(name), broken.get(name)]
         cells = "".join(f"{'-' if number is None else f'{number:.6g}':>14}" for number in numbers)
@@ -349,12 +350,20 @@ def near(old, new, tolerance):
         return False
 
 
+def faulty_sources(patch):
+    """(path below the root, text with the fault) of each source that a patch changes."""
+    text = pathlib.Path(patch).read_text(encoding="utf-8")
+    for part in re.split(r"^(?=--- )", text, flags=re.MULTILINE)[1:]:
+        path = part.split(maxsplit=2)[1]
+        yield path, mistakes.patched(catalog.ROOT / path, part, patch)
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
 def apply(options):
     """Writes the sources with the fault, each at its place below a folder."""
-    patch = pathlib.Path(options.patch).read_text(encoding="utf-8")
-    for part in re.split(r"^(?=--- )", patch, flags=re.MULTILINE)[1:]:
-        path = part.split(maxsplit=2)[1]
-        text = mistakes.patched(catalog.ROOT / path, part, options.patch)
-        target = pathlib.Path(options.folder, path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+    for path, text in faulty_sources(options.patch):
+        write(pathlib.Path(options.folder, path), text)

@@ -8,6 +8,7 @@ import re
 
 import catalog
 import mend
+import mend_bug
 import runner
 from progress import Progress
 
@@ -16,6 +17,9 @@ SHOWN_LINES = 40  # of a compiler's or a check's messages; the log has all
 
 def print_pending_targets(options):
     """The build targets of what `check` will have to build, for the front door's progress line."""
+    if mend_bug.is_case(options.what):
+        print("\n".join(mend_bug.targets(options.what)))
+        return 0
     if mend.is_case(options.what):
         print(mend.find_case(options.what).exercise.target("solution"))
         return 0
@@ -37,6 +41,8 @@ def pending(options, progress):
 
 
 def run(options):
+    if mend_bug.is_case(options.what):
+        return mend_bug.check(options.what)
     if mend.is_case(options.what):
         return mend.check(options.what)
     progress = Progress()

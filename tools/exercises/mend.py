@@ -12,6 +12,7 @@ import sys
 import time
 
 import catalog
+import mend_bug
 import runner
 import symptoms
 from progress import Progress
@@ -107,6 +108,8 @@ def find_case(text):
 
 
 def run(options):
+    if mend_bug.is_case(options.what):
+        return mend_bug.run(options)
     if "." not in options.what:
         return list_cases(catalog.find_chapter(options.what))
     case = find_case(options.what)
@@ -142,6 +145,9 @@ def state_of(case, progress):
 
 def print_targets(options):
     """What the front door builds first: the program without a fault. Refuses what comes too early."""
+    if mend_bug.is_case(options.what):
+        print("\n".join(mend_bug.targets(options.what)))
+        return 0
     if "." not in options.what:
         return 0
     case = find_case(options.what)

@@ -175,6 +175,7 @@ exercise_command_with_targets() {
 # Builds all but the learner's files; what fails after that is the learner's.
 command_check() {
   need_switches TESTS
+  [[ ${1:-} == *-+([0-9]) ]] && need_switches MISTAKES # a bug that is mended
   exercise_command_with_targets pending-targets check "$@"
 }
 
