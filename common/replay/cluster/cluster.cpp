@@ -45,7 +45,7 @@ GpuType h100() {
           .peak_flops = 989 * kTera,
           .fp8_flops = 1979 * kTera,
           .memory_bandwidth = 3350 * kGB,
-          .memory_bytes = 80 * kGiB,
+          .memory_bytes = 81559 * kMiB,  // as nvidia-smi says
           .multiprocessors = 132,
           .flash_attention = 0.40,
           .efficiency = {.products = 0.60, .memory = 0.90, .network = 0.35}};
@@ -116,9 +116,10 @@ std::vector<Cluster> all_clusters() {
           dgx("h100-efa", h100(), 250, 50, 8),
           dgx("dgx-b200", blackwell("b200", 2250, 180 * kGB), 740, 50, 8),
           gb200,
-          dgx("l40s", card("l40s", 362, 733, 864, 48, 142), 25, 25, 4),
+          dgx("l40s", card("l40s", 362, 733, 864, 46068 / 1024.0, 142), 25, 25, 4),
           dgx("rtx-4090", card("rtx-4090", 165.2, 330.3, 1008, 24, 128), 16, 12.5, 1),
-          dgx("rtx-pro-6000", card("rtx-pro-6000", 503.8, 1007.6, 1792, 96, 188), 50, 50, 8)};
+          dgx("rtx-pro-6000", card("rtx-pro-6000", 503.8, 1007.6, 1792, 96 * kGB / kGiB, 188), 50,
+              50, 8)};
 }
 
 /// Numbers beyond these are of no machine, and times made of them of no calendar.

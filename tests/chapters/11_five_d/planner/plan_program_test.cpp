@@ -83,8 +83,8 @@ TEST_F(PlanProgram, LeavesRoom) {
     }
     return most;
   };
-  EXPECT_GT(largest(""), 0.8 * 85.9e9);
-  EXPECT_LE(largest("--plan-headroom 0.2"), 0.8 * 85.9e9);
+  EXPECT_GT(largest(""), 0.8 * 85.5e9);
+  EXPECT_LE(largest("--plan-headroom 0.2"), 0.8 * 85.5e9);
 }
 
 TEST_F(PlanProgram, IsCheckedForItsOwnBlocksOnly) {
