@@ -36,7 +36,8 @@ TEST_F(PrecisionProgram, WithoutPrecisionItIsThePreviousChapter) {
 }
 
 TEST_F(PrecisionProgram, EveryPrecisionTrainsInEveryLayout) {
-  for (const std::string precision : {"bf16", "bf16-pure", "fp16", "fp8"}) {
+  for (const std::string precision :
+       {"bf16", "bf16-pure", "fp16", "fp8", "bf16 --optimizer muon"}) {
     const json expected = losses_of("--steps 3 --precision " + precision);
     for (const char* flags : {"--dp 2 --zero 1", "--tp 2 --sp on", "--cp 2", "--pp 2",
                               "--dp 2 --zero 3 --collectives native"}) {
@@ -53,7 +54,8 @@ TEST_F(PrecisionProgram, AResumedTrainingHasTheLossesOfOneThatDidNotStop) {
   int number = 0;
   for (const std::string precision :
        {"bf16", "bf16 --zero 1 --offload optimizer", "bf16 --optimizer-state int8",
-        "bf16-pure --rounding stochastic", "fp16 --loss-scale-window 2",
+        "bf16-pure --rounding stochastic", "bf16 --optimizer-state int8 --optimizer muon",
+        "bf16-pure --rounding stochastic --optimizer muon", "fp16 --loss-scale-window 2",
         "fp16 --grad-dtype f16 --loss-scale-start 1e12", "fp8"}) {
     for (const std::string layout : {"", " --dp 2 --zero 3"}) {
       if (precision.find("--zero") != std::string::npos && !layout.empty()) continue;
@@ -92,8 +94,9 @@ TEST_F(PrecisionProgram, AnotherPrecisionGoesOnAndSaysSo) {
 
 // The histories of maxima are gathered over the ranks before anybody compares them.
 TEST_F(PrecisionProgram, ReplicasStayEqual) {
-  for (const char* flags : {"bf16", "bf16-pure --rounding stochastic", "fp16", "fp8",
-                            "fp8 --fp8-recipe blockwise", "bf16 --optimizer-state int8"}) {
+  for (const char* flags :
+       {"bf16", "bf16-pure --rounding stochastic", "fp16", "fp8", "fp8 --fp8-recipe blockwise",
+        "bf16 --optimizer-state int8", "fp16 --optimizer muon"}) {
     static_cast<void>(
         output_of("--steps 3 --dp 2 --check-replicas 1 --precision " + std::string(flags)));
   }
