@@ -17,6 +17,7 @@
 #include "common/base/units.hpp"
 #include "common/data/text_hash.hpp"
 #include "common/data/token_file.hpp"
+#include "common/ops/cross_entropy.hpp"
 #include "common/tensor/host_view.hpp"
 
 namespace ultra::data {
@@ -197,6 +198,14 @@ Dataset Dataset::with_vocabulary(std::size_t vocab_size) const {
   return checked;
 }
 
+Dataset Dataset::with_mask(const fs::path& path) const {
+  Dataset masked = *this;
+  masked.mask_ = std::make_shared<TokenMask>(path, size(), source_);
+  masked.source_ = fmt::format("{} with the mask {}", source_, path.string());
+  masked.hash_ ^= masked.mask_->hash();
+  return masked;
+}
+
 std::string Dataset::described_size() const {
   if (format_ == TokenFormat::kBytes) return format_bytes(size()) + " of text";
   return format_count(size()) + " tokens";
@@ -281,14 +290,28 @@ Batch Sampler::batch(const Device& device, std::size_t step, Range samples) cons
   const HostView<std::int32_t> target_view(batch.targets, HostAccess::kWrite);
   std::int32_t* tokens = token_view.data();
   std::int32_t* targets = target_view.data();
-  const std::size_t starts = dataset_.size() - seq_len_;
   std::vector<std::int32_t> sequence(seq_len_ + 1);
   for (std::size_t sample = samples.begin; sample < samples.end; ++sample) {
-    dataset_.read(stream_.below(number_of(step, sample), starts), sequence);
+    const std::size_t begin = begin_of(number_of(step, sample));
+    dataset_.read(begin, sequence);
     tokens = std::copy(sequence.begin(), sequence.end() - 1, tokens);
-    targets = std::copy(sequence.begin() + 1, sequence.end(), targets);
+    for (std::size_t i = 1; i <= seq_len_; ++i) {
+      const bool has_loss = dataset_.mask() == nullptr || dataset_.mask()->has_loss(begin + i);
+      *targets++ = has_loss ? sequence[i] : ops::kNoTarget;
+    }
   }
   return batch;
+}
+
+double Sampler::part_with_loss(std::size_t step) const {
+  if (dataset_.mask() == nullptr) return 1.0;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < sequences_per_step_; ++i) {
+    const std::size_t begin = begin_of(step * sequences_per_step_ + i);
+    count += dataset_.mask()->count({begin + 1, begin + 1 + seq_len_});
+  }
+  return static_cast<double>(std::max<std::size_t>(count, 1)) /
+         static_cast<double>(sequences_per_step_ * seq_len_);
 }
 
 }  // namespace ultra::data

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "common/data/token_mask.hpp"
 #include "common/data/token_source.hpp"
 #include "common/tensor/philox.hpp"
 #include "common/tensor/tensor.hpp"
@@ -52,8 +53,15 @@ class Dataset {
   /// @throws FileError when a token is not below the size, with its place in the file.
   [[nodiscard]] Dataset with_vocabulary(std::size_t vocab_size) const;
 
+  /// @brief The same text, of which only the tokens of a mask are learnt; its name and its hash have
+  /// the mask, too.
+  /// @throws FileError as TokenMask does.
+  [[nodiscard]] Dataset with_mask(const std::filesystem::path& path) const;
+
   /// @brief Number of tokens.
   [[nodiscard]] std::size_t size() const { return tokens_->size(); }
+  /// @brief Which of them have a loss; null: all.
+  [[nodiscard]] const TokenMask* mask() const { return mask_.get(); }
   /// @brief What messages call this text.
   [[nodiscard]] const std::string& source() const { return source_; }
   /// @brief "976.5 KB of text" or "1,234 tokens".
@@ -71,13 +79,15 @@ class Dataset {
   Dataset(std::shared_ptr<const TokenSource> tokens, TokenFormat format, std::string source);
 
   std::shared_ptr<const TokenSource> tokens_;
+  std::shared_ptr<const TokenMask> mask_ = {};
   TokenFormat format_ = TokenFormat::kBytes;
   std::string source_;
   std::size_t vocab_size_;
   std::uint64_t hash_ = 0;
 };
 
-/// @brief Tokens and, one place further on in the text, their targets.
+/// @brief Tokens and, one place further on in the text, their targets: ops::kNoTarget where a mask
+/// says that there is no loss.
 struct Batch {
   Tensor tokens;   ///< [batch, seq] of i32
   Tensor targets;  ///< [batch, seq] of i32
@@ -119,10 +129,21 @@ class Sampler {
   [[nodiscard]] std::size_t global_batch_size() const { return samples_.size(); }
   /// @brief Tokens per sequence.
   [[nodiscard]] std::size_t seq_len() const { return seq_len_; }
-  /// @brief Tokens per optimizer step: what the mean loss divides by.
+  /// @brief Tokens per optimizer step: what the mean loss divides by, where all have a loss.
   [[nodiscard]] std::size_t global_tokens() const { return samples_.size() * seq_len_; }
 
+  /// @brief Which part of the tokens of a step's whole global batch has a loss: 1 without a mask. The
+  /// same of every share, and known to every rank without a message. Where no token has one it is
+  /// one token's part: a sum of nothing can be divided by it.
+  /// @param step  0 for the first.
+  [[nodiscard]] double part_with_loss(std::size_t step) const;
+
  private:
+  /// The first token of a sequence, by its number.
+  [[nodiscard]] std::size_t begin_of(std::size_t number) const {
+    return stream_.below(number, dataset_.size() - seq_len_);
+  }
+
   Dataset dataset_;
   std::size_t seq_len_;
   std::size_t sequences_per_step_;  // of the whole global batch

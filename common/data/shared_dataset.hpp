@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "common/data/dataset.hpp"
 
@@ -21,7 +22,7 @@ class SharedDataset {
 
  private:
   std::mutex mutex_;
-  std::map<std::string, Dataset> texts_;  // by path
+  std::map<std::pair<std::string, std::string>, Dataset> texts_;  // by path and mask
 };
 
 }  // namespace ultra::data

@@ -21,6 +21,7 @@ struct DataFile {
   std::string path;                          ///< empty: the workbook's own text
   TokenFormat format = TokenFormat::kBytes;  ///< how it holds the tokens
   std::size_t vocab_size = 256;              ///< all tokens must be below it
+  std::string mask = {};                     ///< a file that says which have a loss; empty: all
 };
 
 /// @brief The tokens of a text, wherever they are. Several threads may read at once.

@@ -17,13 +17,13 @@ struct LocalBatch {
   Range sequences;       ///< of the global batch: this rank's
   std::size_t largest;   ///< sequences of the largest share of a rank
   std::size_t seq_len;   ///< tokens of a sequence
-  double global_tokens;  ///< tokens of the whole global batch, over all ranks
+  double global_tokens;  ///< of the whole global batch, over all ranks, with a loss or without
 };
 
 /// @brief Sequences that pass together.
 struct MicroBatch {
   Range sequences;      ///< of this rank's share, counted from its first
-  double normalizer;    ///< what the sum of its token losses is divided by
+  double normalizer;    ///< what the sum of its token losses is divided by, where all have one
   double weight = 1.0;  ///< of its tokens: 0 for sequences that pass once more, for nothing
 };
 

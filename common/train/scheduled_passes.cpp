@@ -107,7 +107,8 @@ class Passes {
     if (model.stage().has_head) {
       // What weighs nothing is divided by infinity: its loss and its gradients are zeros.
       // Scaled before the first gradient is rounded, by scaling the loss.
-      const double normalizer = micro_batch.normalizer / micro_batch.weight / passes_.loss_scale;
+      const double normalizer =
+          micro_batch.normalizer * part_with_loss_ / micro_batch.weight / passes_.loss_scale;
       loss_ +=
           model.loss(output, state.batch.targets, normalizer, state.saved) / passes_.loss_scale;
     } else {
@@ -162,6 +163,7 @@ class Passes {
 
   const ScheduledPasses& passes_;
   std::map<std::pair<std::size_t, std::size_t>, UnderWay> under_way_;  // by micro-batch and chunk
+  double part_with_loss_ = passes_.share.part_with_loss(passes_.step);
   double loss_ = 0;
 };
 

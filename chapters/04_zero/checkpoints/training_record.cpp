@@ -233,8 +233,8 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   throw ConfigError(
       fmt::format("checkpoint '{}' is of another training: it was trained on {} ({} bytes), this "
                   "run has {} ({} "
-                  "bytes), and the texts differ. Give --data the text of the checkpoint, or leave "
-                  "out --resume.",
+                  "bytes), and the texts differ. Give --data the text of the checkpoint and "
+                  "--mask its mask, or leave out --resume.",
                   folder, saved.data, saved.data_bytes, data, data_bytes));
 }
 

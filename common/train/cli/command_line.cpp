@@ -72,8 +72,8 @@ std::string compare(int rank, const std::string& said, const std::string& by_ran
   const Difference difference = difference_of(own, first);
   return fmt::format(
       "rank {} has {}, rank 0 has {}. Start every rank with the same flags. Only the paths of "
-      "--init, --data, --val-data, --metrics and --trace may differ: models and texts are compared "
-      "by what they are, and rank 0 alone writes.",
+      "--init, --data, --mask, --val-data, --metrics and --trace may differ: models and texts are "
+      "compared by what they are, and rank 0 alone writes.",
       rank, fmt::join(difference.in_one, " and "), fmt::join(difference.in_other, " and "));
 }
 

@@ -110,6 +110,8 @@ void TrainOptions::add_to(CLI::App& app) {
   files.add_parsed(
       "--tokens", [this](const std::string& text) { tokens = parse_token_format(text); },
       "--data and --val-data are files of token ids, as nanoGPT and llm.c write them: u16 or u32");
+  files.add("--mask", mask,
+            "a byte for each token of --data: 1 for one that is learnt, 0 for one without a loss");
   files.add("--val-data", val_data, "a text to validate on, which is not trained on");
   files.add("--val-every", val_every, "validate after so many steps, and at the end [the end]",
             Counts{.least = 1}, ShowDefault::kNo);
@@ -163,6 +165,7 @@ std::vector<FileFlag> TrainOptions::files() const {
   };
   add("--init", init, FileUse::kRead);
   add("--data", data, FileUse::kRead);
+  add("--mask", mask, FileUse::kRead);
   add("--val-data", val_data, FileUse::kRead);
   add("--metrics", metrics, FileUse::kWritten);
   add("--trace", trace, FileUse::kWritten);

@@ -44,6 +44,7 @@ struct TrainOptions {
   std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own
   data::TokenFormat tokens = data::TokenFormat::kBytes;  ///< how data and val_data hold tokens
+  std::string mask = {};                   ///< which tokens of data have a loss; or empty: all
   std::string val_data;                    ///< a text that is not trained on; or empty
   std::size_t val_every = 0;               ///< steps from validation to validation; 0: at the end
   std::size_t val_batches = 4;             ///< global batches of a validation
@@ -63,7 +64,7 @@ struct TrainOptions {
 
   /// @brief The text to train on.
   [[nodiscard]] data::DataFile data_file() const {
-    return {.path = data, .format = tokens, .vocab_size = model.vocab_size};
+    return {.path = data, .format = tokens, .vocab_size = model.vocab_size, .mask = mask};
   }
   /// @brief The text to validate on; only where val_data names one.
   [[nodiscard]] data::DataFile val_file() const {

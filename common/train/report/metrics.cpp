@@ -30,6 +30,7 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
   if (o.tokens != data::TokenFormat::kBytes) {
     config["tokens"] = o.tokens == data::TokenFormat::kU16 ? "u16" : "u32";
   }
+  if (!o.mask.empty()) config["mask"] = o.mask;
   if (!o.val_data.empty()) {
     config["val_data"] = o.val_data;
     config["val_every"] = o.val_every;

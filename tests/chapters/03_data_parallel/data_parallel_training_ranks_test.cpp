@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <string>
@@ -11,9 +12,14 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
+#include "common/data/dataset.hpp"
+#include "common/ops/cross_entropy.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/training/mask_file.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::data_parallel {
@@ -91,6 +97,49 @@ TEST_F(DataParallelTraining, EqualsOneRankInF64) {
           rank_options);
     }
   }
+}
+
+// A mean over the tokens that have a loss, on whichever ranks and in whichever micro-batches they are.
+TEST_F(DataParallelTraining, EqualsOneRankWhateverTokensHaveALoss) {
+  for (const double density : {0.9, 0.4, 0.03, 0.002}) {
+    MeshCase c = draw(random.between(2, 4), DType::kF64);
+    c.options.mask = ultra::test::mask_file(random, density);
+    expect_equals_one_rank(c);
+  }
+}
+
+TEST_F(DataParallelTraining, AShareWithoutAnyTokenToLearn) {
+  MeshCase c = draw(3, DType::kF64);
+  c.options.model.max_seq_len = 16;  // few sequences are the same
+  const data::Dataset text = data::Dataset::from_file(c.options.data);
+  const std::size_t seq_len = c.options.model.max_seq_len;
+  const data::Sampler sampler(text, seq_len, c.options.global_batch, c.options.seed);
+  // The texts of the first replica's sequences in every step: nothing of them is learnt.
+  std::string mask(text.size(), '\1');
+  const std::string letters = ultra::test::read_file(c.options.data);
+  const std::size_t share = ceil_div(c.options.global_batch, std::size_t{3});
+  for (std::size_t step = 0; step < c.options.steps; ++step) {
+    const Tensor tokens = sampler.batch(Device::cpu(), step, {0, share}).tokens;
+    for (std::size_t i = 0; i < share; ++i) {
+      std::string sequence;
+      for (const double token : tokens.slice(0, {i, i + 1}).to_vector()) {
+        sequence += static_cast<char>(token);
+      }
+      for (std::size_t at = letters.find(sequence); at != std::string::npos;
+           at = letters.find(sequence, at + 1)) {
+        std::fill_n(mask.begin() + static_cast<std::ptrdiff_t>(at + 1),
+                    std::min(seq_len, mask.size() - at - 1), '\0');
+      }
+    }
+  }
+  const ultra::test::TemporaryFolder folder;
+  c.options.mask = folder.write("mask", mask);
+  const data::Sampler masked(text.with_mask(c.options.mask), seq_len, c.options.global_batch,
+                             c.options.seed);
+  for (const double target : masked.batch(Device::cpu(), 0, {0, share}).targets.to_vector()) {
+    ASSERT_EQ(target, ops::kNoTarget);
+  }
+  expect_equals_one_rank(c);
 }
 
 TEST_F(DataParallelTraining, EqualsOneRankInF32) {

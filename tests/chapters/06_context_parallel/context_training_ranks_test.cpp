@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/chapters/06_context_parallel/context_run.hpp"
+#include "tests/support/training/mask_file.hpp"
 
 namespace ultra::context_parallel {
 namespace {
@@ -48,6 +49,15 @@ TEST_F(ContextTraining, MeshesWithEveryStageOfZero) {
     MeshCase c = draw(dp, tp, draw_choice(cp), DType::kF64);
     c.more = fmt::format("--zero {} --overlap {}", random.between(0, 3),
                          random.pick({"none", "bucketed"}));
+    expect_equals_one_rank(c);
+  }
+}
+
+// Ranks have other numbers of tokens with a loss, or none.
+TEST_F(ContextTraining, TokensWithoutALoss) {
+  for (const double density : {0.7, 0.05, 0.002}) {
+    MeshCase c = draw(random.pick({1U, 2U}), 1, draw_choice(random.pick({2, 3})), DType::kF64);
+    c.options.mask = ultra::test::mask_file(random, density);
     expect_equals_one_rank(c);
   }
 }

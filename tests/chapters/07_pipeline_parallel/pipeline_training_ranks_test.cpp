@@ -15,6 +15,7 @@
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
 #include "tests/support/compare.hpp"
+#include "tests/support/training/mask_file.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -67,6 +68,17 @@ TEST_F(PipelineTraining, EveryScheduleComputesWhatOneRankComputes) {
       cut(c, micro_batches);
       expect_equals_one_rank(c);
     }
+  }
+}
+
+// Micro-batches have other numbers of tokens with a loss, or none.
+TEST_F(PipelineTraining, TokensWithoutALoss) {
+  for (const double density : {0.7, 0.05, 0.002}) {
+    const std::string schedule = random.pick({"afab", "1f1b", "interleaved:2", "zb-v"});
+    MeshCase c = draw({.dp = random.pick({1U, 2U}), .pp = 2}, schedule, DType::kF64);
+    cut(c, 4);
+    c.options.mask = ultra::test::mask_file(random, density);
+    expect_equals_one_rank(c);
   }
 }
 

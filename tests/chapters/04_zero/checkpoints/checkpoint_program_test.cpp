@@ -8,6 +8,7 @@
 #include "build_config.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_program.hpp"
 #include "tests/support/files/llama_folder.hpp"
+#include "tests/support/training/mask_file.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -344,6 +345,16 @@ TEST_F(BadCheckpointRun, TheCheckpointOfAnotherTraining) {
                    {saved_step(3), "is of another training", "the texts differ", "--data"},
                    {"--dp", "2", "--resume", saved()});
   }
+}
+
+TEST_F(BadCheckpointRun, TheCheckpointOfATrainingOfOtherTokens) {
+  const std::string mask = disk.write(
+      "mask",
+      ultra::test::random_mask(random, ultra::test::read_file(ultra::test::kText).size(), 0.9));
+  refused_intact(with(kSixSteps, "--mask", mask),
+                 {"is of another training", "this run has", "with the mask " + mask,
+                  "the texts differ", "--mask"},
+                 {"--dp", "2", "--resume", saved()});
 }
 
 TEST_F(BadCheckpointRun, FewerStepsThanTheCheckpointHas) {

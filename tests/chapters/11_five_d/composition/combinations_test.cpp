@@ -78,7 +78,8 @@ const std::vector<Sample>& samples() {
       {{{"--precision", "bf16"}, {"--round-sums", "softmax"}},
        {"--precision bf16, fp16 or fp8", "--round-sums softmax"}},
       {{{"--recompute", "full"}}, {}},
-      {{{"--doc-length", "4"}}, {}}};
+      {{{"--doc-length", "4"}}, {}},
+      {{{"--mask", "some"}}, {}}};
   return all;
 }
 

@@ -14,7 +14,7 @@ constexpr const char* kCounted[] = {"--dp", "--pp", "--cp", "--tp", "--ep"};
 constexpr const char* kGiven[] = {"--tied-embeddings", "--doc-length",     "--capacity-factor",
                                   "--experts",         "--hybrid-shard",   "--zero++",
                                   "--val-data",        "--check-replicas", "--bucket-mb",
-                                  "--compress",        "--vocab"};
+                                  "--compress",        "--vocab",          "--mask"};
 
 bool is_none(const std::string& value) {
   return value.empty() || value == "none" || value == "off" || value == "0";
@@ -64,7 +64,7 @@ const std::vector<std::string>& features() {
       "--cp-layout contiguous", "--cp-layout zigzag", "--tp-overlap backward", "--tp-overlap ring",
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
-      "--vocab", "--resume", "uneven shares"};
+      "--vocab", "--mask", "--resume", "uneven shares"};
   return all;
 }
 

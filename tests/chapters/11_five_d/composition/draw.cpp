@@ -10,6 +10,7 @@
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "common/base/numeric.hpp"
+#include "tests/support/training/mask_file.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::five_d::test {
@@ -129,6 +130,9 @@ class Draw {
     model("--seed", random_.between(1, 1000));
     model("--clip", pick({"0", "0.05", "1"}));
     if (percent(35)) model("--optimizer", pick({"sgd", "muon", "muon"}));
+    if (percent(20)) {
+      model("--mask", ultra::test::mask_file(random_, random_.pick({0.9, 0.5, 0.1, 0.01})));
+    }
     if (percent(15)) {
       model("--val-data", ultra::test::kText);
       model("--val-every", 1);

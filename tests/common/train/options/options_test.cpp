@@ -97,7 +97,8 @@ TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
                       "--seed",     "--dtype",     "--device",       "--device-memory",
                       "--data",     "--metrics",   "--trace",        "--trace-steps",
                       "--vocab",    "--init",      "--tokens",       "--tied-embeddings",
-                      "--val-data", "--val-every", "--val-batches",  "f32"});
+                      "--val-data", "--val-every", "--val-batches",  "--mask",
+                      "f32"});
 }
 
 TEST(TrainOptions, CountsAreWholeNumbers) {
@@ -160,11 +161,11 @@ TEST(TrainOptions, NameTheirFiles) {
   EXPECT_EQ(files[0].use, FileUse::kRead);
   EXPECT_EQ(files[1].use, FileUse::kWritten);
   EXPECT_EQ(files[2].use, FileUse::kWritten);
-  const auto more = parse("--init i --val-data v").files();
-  ASSERT_EQ(more.size(), 2U);
-  EXPECT_EQ(more[0].flag + more[1].flag + more[0].path + more[1].path, "--init--val-dataiv");
-  EXPECT_EQ(more[0].use, FileUse::kRead);
-  EXPECT_EQ(more[1].use, FileUse::kRead);
+  const auto more = parse("--init i --mask m --val-data v").files();
+  ASSERT_EQ(more.size(), 3U);
+  EXPECT_EQ(more[0].flag + more[1].flag + more[2].flag, "--init--mask--val-data");
+  EXPECT_EQ(more[0].path + more[1].path + more[2].path, "imv");
+  for (const FileFlag& file : more) EXPECT_EQ(file.use, FileUse::kRead);
   EXPECT_TRUE(parse("").files().empty());
 }
 
