@@ -1,4 +1,4 @@
-"""The exercises' commands: check, hint, diff, status, reset, answer, mend, bug (what ./workbook calls).
+"""The exercises' commands: check, hint, diff, status, reset, answer, mend, bug, assign (what ./workbook calls).
 
 More serve the build and the tests: stub-guard, untouched-targets, mend-shows, bug-apply, bug-shows; and
 the front door: pending-targets, mend-targets, bug-targets. tables keeps the chapters' tables of exercises
@@ -11,10 +11,12 @@ import signal
 import sys
 
 import answer
+import assignment
 import bug
 import catalog
 import check
 import compare_files
+import grade
 import guard
 import hints
 import mend
@@ -41,15 +43,22 @@ def parse_arguments(arguments):
 
     for name, run in (("check", check.run), ("pending-targets", check.print_pending_targets)):
         command = add(name, run, "test your exercises")
-        command.add_argument("what", nargs="?", metavar="NN[.k]")
+        command.add_argument("what", nargs="*", metavar="NN[.k]")
         command.add_argument("--again", action="store_true",
                              help="also those that passed and have not changed")
+        command.add_argument("--format", choices=sorted(grade.FILES), help="write the results, too")
+        command.add_argument("--output", metavar="FILE", help="where: results.json or results.xml")
+        command.add_argument("--hidden-seed", type=seed, metavar="N",
+                             help="what passes is run again on the draws of this seed")
     command = add("hint", hints.run, "the next hint for an exercise")
     command.add_argument("what", metavar="NN.k")
     command.add_argument("--all", action="store_true", help="every hint at once")
     command = add("diff", compare_files.run, "your exercise beside the solution")
     command.add_argument("what", metavar="NN[.k]")
-    add("status", status.run, "what is written and what passes")
+    command = add("status", status.run, "what is written and what passes")
+    command.add_argument("--certificate", metavar="FILE", help="a page of what passes")
+    command.add_argument("--name", default="", help="whose page it is")
+    add_assign(add)
     command = add("reset", reset.run, "give an exercise its shipped form back")
     command.add_argument("what", metavar="NN.k")
     command = add("answer", answer.run, "check a number that you have found for a problem")
@@ -66,6 +75,23 @@ def parse_arguments(arguments):
     command.add_argument("stem")
     command.add_argument("executable")
     return parser.parse_args(arguments)
+
+
+def seed(text):
+    """A seed as ULTRA_TEST_SEED takes it."""
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"'{text}' is no whole number from 0 to 2^63 - 1")
+    return int(text)
+
+
+def add_assign(add):
+    command = add("assign", assignment.run, "a checkout to hand out, without some chapters' answers")
+    command.add_argument("chapters", nargs="+", metavar="NN")
+    command.add_argument("--out", metavar="DIR", help="where it goes: a folder that is not there yet")
+    command.add_argument("--student", default="", help="whose seed the checks draw from")
+    command.add_argument("--gradescope", metavar="FILE.zip", help="write the autograder")
+    command.add_argument("--hidden-seed", type=seed, default=2**31 - 1, metavar="N",
+                         help="the seed of the autograder's hidden tests")
 
 
 def add_mend(add):

@@ -4,9 +4,14 @@ Exit code: 0 all passed; 1 something failed; 3 nothing failed, something is not 
 4 nothing could be tested here (every test was skipped).
 """
 
+import contextlib
+import io
 import re
+import sys
+import time
 
 import catalog
+import grade
 import mend
 import mend_bug
 import runner
@@ -17,11 +22,13 @@ SHOWN_LINES = 40  # of a compiler's or a check's messages; the log has all
 
 def print_pending_targets(options):
     """The build targets of what `check` will have to build, for the front door's progress line."""
-    if mend_bug.is_case(options.what):
-        print("\n".join(mend_bug.targets(options.what)))
+    refuse_what_does_not_fit(options)
+    case = only_case(options)
+    if case and mend_bug.is_case(case):
+        print("\n".join(mend_bug.targets(case)))
         return 0
-    if mend.is_case(options.what):
-        print(mend.find_case(options.what).exercise.target("solution"))
+    if case:
+        print(mend.find_case(case).exercise.target("solution"))
         return 0
     for exercise in pending(options, Progress()):
         # The reference's check: everything that the learner's check needs but the learner's file.
@@ -36,20 +43,72 @@ def needs_run(exercise, options, progress):
 
 
 def pending(options, progress):
-    return [exercise for exercise in catalog.select(options.what)
-            if needs_run(exercise, options, progress)]
+    return [exercise for exercise in chosen(options) if needs_run(exercise, options, progress)]
+
+
+def chosen(options):
+    """The exercises that are named, each once."""
+    found = {e.id: e for what in options.what or [None] for e in catalog.select(what)}
+    return list(found.values())
+
+
+def only_case(options):
+    """The broken trainer that is named, NN.mK or a bug's name, or None."""
+    cases = [what for what in options.what if mend.is_case(what) or mend_bug.is_case(what)]
+    if cases and (len(options.what) > 1 or options.format):
+        raise catalog.UsageError(f"{cases[0]} is a trainer to mend: check it alone, without --format")
+    return cases[0] if cases else None
+
+
+def refuse_what_does_not_fit(options):
+    """Before anything is built."""
+    if options.format is None and (options.output or options.hidden_seed is not None):
+        raise catalog.UsageError("--output and --hidden-seed need --format gradescope or --format junit")
 
 
 def run(options):
-    if mend_bug.is_case(options.what):
-        return mend_bug.check(options.what)
-    if mend.is_case(options.what):
-        return mend.check(options.what)
+    refuse_what_does_not_fit(options)
+    case = only_case(options)
+    if case:
+        return mend_bug.check(case) if mend_bug.is_case(case) else mend.check(case)
     progress = Progress()
-    outcomes = [check_one(exercise, options, progress)
-                for exercise in catalog.select(options.what)]
+    graded = [graded_one(exercise, options, progress) for exercise in chosen(options)]
+    outcomes = [one.outcome for one in graded]
     print_summary(outcomes)
+    if options.format:
+        grade.write(graded, options)
     return exit_code(outcomes)
+
+
+class Both(io.StringIO):
+    """Keeps what is printed, and prints it."""
+
+    def __init__(self, terminal):
+        super().__init__()
+        self._terminal = terminal
+
+    def write(self, text):
+        self._terminal.write(text)
+        return super().write(text)
+
+    def flush(self):
+        self._terminal.flush()
+
+
+def graded_one(exercise, options, progress):
+    start = time.monotonic()
+    with contextlib.redirect_stdout(Both(sys.stdout)) as told:
+        outcome = check_one(exercise, options, progress)
+    hidden = None
+    if outcome == "passed" and options.hidden_seed is not None:
+        hidden = hidden_outcome(exercise, options.hidden_seed)
+    return grade.Graded(exercise, outcome, told.getvalue(), time.monotonic() - start, hidden)
+
+
+def hidden_outcome(exercise, seed):
+    result = runner.build(exercise) or runner.run(exercise, seed)
+    say(f"on the hidden seed: {result.outcome}")
+    return result.outcome
 
 
 def check_one(exercise, options, progress):

@@ -4,6 +4,7 @@ import difflib
 import shutil
 import sys
 
+import assignment
 import catalog
 
 WIDE = 160  # columns of a terminal in which two files fit side by side
@@ -11,7 +12,12 @@ RED, GREEN, PLAIN = "\033[31m", "\033[32m", "\033[0m"
 
 
 def run(options):
-    for exercise in catalog.select(options.what):
+    chosen = catalog.select(options.what)
+    assigned = assignment.read_record().get("chapters", [])
+    for exercise in chosen:
+        if exercise.chapter in assigned:
+            raise catalog.UsageError(f"{exercise.id} is assigned: there is no solution here to compare with")
+    for exercise in chosen:
         show(exercise)
     return 0
 

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 
+import assignment
 from catalog import ROOT
 
 BUILD = ROOT / "build" / "release"
@@ -93,9 +94,9 @@ def count_cases(output):
     return f"{count} test{'s' if count != 1 else ''}, {int(match.group(2)) / 1000:.1f} s"
 
 
-def run_with_timeout(command, timeout_s):
+def run_with_timeout(command, timeout_s, settings=None):
     """(exit code or None on timeout, output); ends the whole process group on a timeout."""
-    environment = dict(os.environ, GTEST_COLOR="no")
+    environment = dict(os.environ, GTEST_COLOR="no", **(settings or {}))
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                errors="replace", start_new_session=True)
@@ -111,10 +112,17 @@ def run_with_timeout(command, timeout_s):
         raise
 
 
-def run(exercise):
-    """Runs the learner's built check."""
+def seed_settings(seed):
+    """The environment in which checks draw from a seed: the one asked for, or an assignment's."""
+    if seed is None and not os.environ.get("ULTRA_TEST_SEED"):
+        seed = assignment.read_record().get("seed")
+    return {} if seed is None else {"ULTRA_TEST_SEED": str(seed)}
+
+
+def run(exercise, seed=None):
+    """Runs the learner's built check, with the draws of a seed if there is one."""
     executable = BUILD / "tests" / exercise.target("exercise")
-    code, output = run_with_timeout([str(executable)], exercise.timeout_s)
+    code, output = run_with_timeout([str(executable)], exercise.timeout_s, seed_settings(seed))
     log = write_log(exercise, output)
     if code is None:
         detail = f"in {running_case(output)}, after {exercise.timeout_s:g} s"

@@ -4,6 +4,7 @@ import time
 import xml.etree.ElementTree as xml
 
 import catalog
+import certificate
 import mend
 import problems
 import runner
@@ -14,8 +15,10 @@ from progress import Progress
 TEST_REPORT = runner.BUILD / "tests.xml"
 
 
-def run(_options):
+def run(options):
     progress = Progress()
+    if options.certificate:
+        return certificate.write(catalog.all_exercises(), progress, options)
     tests = last_test_run()
     for chapter in catalog.chapters():
         print(chapter)

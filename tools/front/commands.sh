@@ -169,7 +169,7 @@ exercise_command_with_targets() {
     # shellcheck disable=SC2086  # one target a line
     build_targets release "build-$command" "$build_advice" $targets
   fi
-  exec "$python" tools/exercises "$command" "$@"
+  WORKBOOK_CALLED_FROM=$called_from exec "$python" tools/exercises "$command" "$@"
 }
 
 # Builds all but the learner's files; what fails after that is the learner's.
@@ -191,10 +191,10 @@ command_bug() {
   exercise_command_with_targets bug-targets bug "$@"
 }
 
-# hint, diff, status, reset and answer need Python only.
+# hint, diff, status, reset, answer and assign need Python only.
 exercise_command() {
   need_python
-  exec "$(system_python)" tools/exercises "$@"
+  WORKBOOK_CALLED_FROM=$called_from exec "$(system_python)" tools/exercises "$@"
 }
 
 command_notebook() {
