@@ -8,7 +8,9 @@ there in the last columns of the README's table. Without --write, says what diff
 import re
 
 import catalog
+import grade
 
+TEACHING = catalog.ROOT / "docs" / "teaching"
 TABLE = re.compile(r"<!-- exercises -->\n.*?<!-- /exercises -->", re.DOTALL)
 TIMES = re.compile(r"^\*You need: (.*?) · Reading: (.*?) · Exercises: (.*?)\*$", re.MULTILINE | re.DOTALL)
 
@@ -28,6 +30,37 @@ def table(chapter):
 def with_table(chapter, text):
     """The chapter's text with the table that its manifest makes."""
     return TABLE.sub(lambda _: table(chapter), text)
+
+
+def points():
+    """Each chapter's points: of every exercise, and of all."""
+    lines = ["| chapter | points of its exercises | sum |", "|---|---|---|"]
+    for chapter in catalog.chapters():
+        of_each = [(e.id, grade.points(e)) for e in catalog.read_manifest(chapter)]
+        shown = ", ".join(f"{number}: {most}" for number, most in of_each)
+        lines.append(f"| {chapter[:2]} | {shown} | {sum(most for _, most in of_each)} |")
+    return lines
+
+
+def mistakes():
+    """What each exercise's catalogue of mistakes says, with the hint that its check gives."""
+    lines = []
+    for chapter in catalog.chapters():
+        lines += [f"## {chapter[:2]}", "", "| exercise | what is wrong | what its check says |", "|---|---|---|"]
+        for exercise in catalog.read_manifest(chapter):
+            folder = catalog.ROOT / "tests/mistakes" / chapter / exercise.stem
+            for patch in sorted(folder.glob("*.patch")):
+                said = dict(re.findall(r"^(Mistake|Hint): *(.+)$", patch.read_text(encoding="utf-8"), re.MULTILINE))
+                cells = (f"{exercise.id} {exercise.title}", said.get("Mistake", ""), said.get("Hint", ""))
+                lines.append("| " + " | ".join(re.sub(r"([|<>*_$])", r"\\\1", cell) for cell in cells) + " |")
+        lines.append("")
+    return lines
+
+
+def with_block(name, lines, text):
+    """The text with what is made between `<!-- name -->` and `<!-- /name -->`."""
+    made = "\n".join([f"<!-- {name} -->", *lines, f"<!-- /{name} -->"])
+    return re.sub(rf"<!-- {name} -->\n.*?<!-- /{name} -->", lambda _: made, text, flags=re.DOTALL)
 
 
 def with_times(text):
@@ -57,6 +90,10 @@ def made_files():
         if text_path(chapter).is_file():
             text = text_path(chapter).read_text(encoding="utf-8")
             yield text_path(chapter), text, with_table(chapter, text)
+    for file, name, make in (("grading.md", "points", points), ("assistants.md", "mistakes", mistakes)):
+        if (TEACHING / file).is_file():
+            text = (TEACHING / file).read_text(encoding="utf-8")
+            yield TEACHING / file, text, with_block(name, make(), text)
     readme = catalog.ROOT / "README.md"
     if readme.is_file():
         text = readme.read_text(encoding="utf-8")
