@@ -112,6 +112,7 @@ class Grading(unittest.TestCase):
             if path.suffix in (".cpp", ".patch", ".patches") and "tools" not in path.parts:
                 self.assertNotIn(core, text, path)
         self.assertFalse((handed / "tests/mistakes/01_toy").exists())
+        self.assertFalse((handed / "tests/bugs/01_toy/toy-1.patch").exists())
         self.assertFalse((handed / "exercises/01_toy/mend.json").exists())
         code, log = self.toy.run("git", "log", "--oneline", cwd=handed)
         self.assertEqual((code, log.count("\n")), (0, 1))

@@ -49,12 +49,15 @@ def seed_of(student):
 
 
 def is_answer(path, chapters):
-    """Whether a file gives an assigned exercise away: a mistake shows the solution around it."""
+    """Whether a file gives an assigned exercise away: a mistake or a bug shows the solution around it."""
     parts = path.parts
     if parts[0] == "exercises":
         return parts[1] in chapters and path.name == "mend.json"
     if parts[:2] == ("tests", "mistakes"):
         return parts[2] in chapters
+    if parts[:2] == ("tests", "bugs"):
+        text = (catalog.ROOT / path).read_text(encoding="utf-8")
+        return any(f"--- solutions/{chapter}/" in text for chapter in chapters)
     return parts[:2] == ("tests", "mutations") and path.stem in chapters
 
 
