@@ -27,7 +27,7 @@ class FrontDoor(unittest.TestCase):
 
     def test_help_names_every_command(self):
         commands = ("run", "test", "check", "hint", "diff", "status", "reset", "answer", "mend",
-                    "bug", "notebook", "setup", "bench", "docs", "format",
+                    "bug", "notebook", "setup", "doctor", "bench", "docs", "format",
                     "tokenize", "site", "help")
         for arguments in ((), ("help",), ("--help",)):
             self.workbook(*arguments, says=[f"\n  {command} " for command in commands])

@@ -197,6 +197,11 @@ exercise_command() {
   WORKBOOK_CALLED_FROM=$called_from exec "$(system_python)" tools/exercises "$@"
 }
 
+command_doctor() {
+  [[ -n $(system_python) ]] || die "there is no python3 yet: ./workbook setup installs it, and what else is missing"
+  exec "$(system_python)" tools/doctor.py "$@"
+}
+
 command_notebook() {
   (($# > 0)) || die "which chapter? For example: ./workbook notebook 01"
   local wanted chapter

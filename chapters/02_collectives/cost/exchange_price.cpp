@@ -29,7 +29,8 @@ LinkCost ring_link(const Cluster& cluster, const GroupPlacement& group) {
 
 double ring_bandwidth(const Cluster& cluster, const GroupPlacement& group) {
   if (group.nodes == 1) return cluster.intra.bandwidth;
-  return std::min(cluster.intra.bandwidth, cluster.rank_network(group.nodes) * real(group.per_node));
+  return std::min(cluster.intra.bandwidth,
+                  cluster.rank_network(group.nodes) * real(group.per_node));
 }
 
 double gather_seconds(const Cluster& cluster, const GroupPlacement& group, double bytes) {
@@ -59,7 +60,8 @@ double all_to_all_seconds(const Cluster& cluster, const GroupPlacement& group, d
   const double near = real(std::min(group.per_node, group.ranks) - 1);
   const double inside = bytes * near / real(group.ranks) / cluster.intra.bandwidth;
   if (group.nodes == 1) return near * cluster.intra.latency + inside;
-  const double crossing = between * elsewhere / real(group.ranks) / cluster.rank_network(group.nodes);
+  const double crossing =
+      between * elsewhere / real(group.ranks) / cluster.rank_network(group.nodes);
   return real(group.nodes - 1) * cluster.inter.latency + std::max(crossing, inside);
 }
 
