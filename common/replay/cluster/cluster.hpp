@@ -51,8 +51,8 @@ struct GpuType {
 
 /// @brief What exchanges over so many nodes reach, as a part of the NICs' bandwidth.
 struct NetworkPart {
-  std::size_t nodes = 2;
-  double part = 1;
+  std::size_t nodes = 2;  ///< that exchange
+  double part = 1;        ///< of all their NICs' bandwidth
 
   bool operator==(const NetworkPart&) const = default;
 };

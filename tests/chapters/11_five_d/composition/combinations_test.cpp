@@ -77,6 +77,7 @@ const std::vector<Sample>& samples() {
       {{{"--optimizer-state", "int8"}}, {"--optimizer-state bf16 or int8"}},
       {{{"--precision", "bf16"}, {"--round-sums", "softmax"}},
        {"--precision bf16, fp16 or fp8", "--round-sums softmax"}},
+      {{{"--optimizer", "muon"}}, {"--optimizer muon"}},
       {{{"--recompute", "full"}}, {}},
       {{{"--doc-length", "4"}}, {}},
       {{{"--mask", "some"}}, {}}};

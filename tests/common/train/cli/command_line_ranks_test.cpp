@@ -62,7 +62,7 @@ TEST(CommandLine, OwnFilesMayLieElsewhere) {
   expect_accepted(read("--metrics a"), read("--metrics /other/b"));
   expect_refusal(read("--metrics a"), read(""),
                  AllOf(HasSubstr("rank 2 has no --metrics, rank 0 has --metrics FILE"),
-                       HasSubstr("Only the paths of --init, --data, --val-data,")));
+                       HasSubstr("Only the paths of --init, --data, --mask, --val-data,")));
 }
 
 TEST(CommandLine, TheFlagThatDiffersIsNamedWithBothValues) {
