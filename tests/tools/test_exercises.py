@@ -4,26 +4,10 @@ import json
 import shutil
 import unittest
 
-from toy_workbook import ToyWorkbook
+from toy_workbook import ToyTest
 
 
-class LearnersPath(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.toy = ToyWorkbook()
-
-    def setUp(self):
-        self.toy.git("checkout", "--quiet", ".")
-        self.toy.git("clean", "--quiet", "--force", "-x", ".workbook")
-
-    def workbook(self, *arguments, code=0, says=(), **options):
-        """Runs ./workbook and expects its exit code and these texts; returns the output."""
-        found, output = self.toy.workbook(*arguments, **options)
-        self.assertEqual(found, code, output)
-        for text in [says] if isinstance(says, str) else says:
-            self.assertIn(text, output)
-        return output
-
+class LearnersPath(ToyTest):
     # --- check -----------------------------------------------------------------------------------
 
     def test_untouched_exercises_are_not_written(self):

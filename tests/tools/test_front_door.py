@@ -7,24 +7,10 @@ import shutil
 import tempfile
 import unittest
 
-from toy_workbook import SOURCE, ToyWorkbook
+from toy_workbook import SOURCE, ToyTest, ToyWorkbook
 
 
-class FrontDoor(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.toy = ToyWorkbook()
-
-    def setUp(self):
-        self.toy.git("checkout", "--quiet", ".")
-
-    def workbook(self, *arguments, code=0, says=(), **options):
-        found, output = self.toy.workbook(*arguments, **options)
-        self.assertEqual(found, code, output)
-        for text in [says] if isinstance(says, str) else says:
-            self.assertIn(text, output)
-        return output
-
+class FrontDoor(ToyTest):
     def test_help_names_every_command(self):
         commands = ("run", "test", "check", "hint", "diff", "status", "reset", "answer", "mend",
                     "bug", "notebook", "setup", "doctor", "bench", "docs", "format",

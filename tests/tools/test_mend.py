@@ -2,25 +2,7 @@
 
 import unittest
 
-from toy_workbook import ToyWorkbook
-
-
-class ToyTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.toy = ToyWorkbook()
-
-    def setUp(self):
-        self.toy.git("checkout", "--quiet", ".")
-        self.toy.git("clean", "--quiet", "--force", "-d", "-x", ".workbook")
-
-    def workbook(self, *arguments, code=0, says=()):
-        """Runs ./workbook and expects its exit code and these texts; returns the output."""
-        found, output = self.toy.workbook(*arguments)
-        self.assertEqual(found, code, output)
-        for text in [says] if isinstance(says, str) else says:
-            self.assertIn(text, output)
-        return output
+from toy_workbook import ToyTest
 
 
 class Mending(ToyTest):

@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 TOY = SOURCE / "tests" / "tools" / "toy"
@@ -89,3 +90,23 @@ class ToyWorkbook:
 
     def solve(self, name):
         self.write(f"exercises/01_toy/{name}.cpp", self.read(f"solutions/01_toy/{name}.cpp"))
+
+
+class ToyTest(unittest.TestCase):
+    """Tests of one toy checkout, which each of them finds as it was shipped."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.toy = ToyWorkbook()
+
+    def setUp(self):
+        self.toy.git("checkout", "--quiet", ".")
+        self.toy.git("clean", "--quiet", "--force", "-d", "-x", ".workbook")
+
+    def workbook(self, *arguments, code=0, says=(), **options):
+        """Runs ./workbook and expects its exit code and these texts; returns the output."""
+        found, output = self.toy.workbook(*arguments, **options)
+        self.assertEqual(found, code, output)
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, output)
+        return output
