@@ -63,16 +63,16 @@ std::string precision_flags(NumberFormats precision) {
 
 void append_words(std::vector<std::string>& words, const std::string& line) {
   std::istringstream all(line);
-  for (std::string word; all >> word;) {
-    if (word != "\\") words.push_back(word);  // which joins lines in a shell
-  }
+  for (std::string word; all >> word;) words.push_back(word);
 }
 
 CheckedLayout check(const Question& question, const Prediction& planned,
                     const std::string& cluster) {
   CheckedLayout checked{.planned = planned, .refusal = {}};
   std::vector<std::string> words = model_flags(question.work.model);
-  append_words(words, book_flags(question.work, planned.layout));
+  for (const std::string& option : book_options(question.work, planned.layout)) {
+    append_words(words, option);
+  }
   append_words(words, precision_flags(planned.layout.precision));
   words.insert(words.end(), {"--on", cluster});
   try {

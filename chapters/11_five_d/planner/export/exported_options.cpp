@@ -36,6 +36,7 @@ class OptionLines {
     }
     return text + "\n";
   }
+  [[nodiscard]] const std::vector<std::string>& options() const { return options_; }
 
  private:
   std::vector<std::string> options_;
@@ -251,9 +252,7 @@ void add_deepspeed_mesh(Json& config, const Layout& layout) {
   }
 }
 
-}  // namespace
-
-std::string book_flags(const Workload& work, const Layout& layout) {
+OptionLines book_lines(const Workload& work, const Layout& layout) {
   OptionLines lines;
   lines.add("--dp", layout.dp);
   const std::vector<std::pair<const char*, std::size_t>> axes = {
@@ -272,7 +271,17 @@ std::string book_flags(const Workload& work, const Layout& layout) {
   lines.add("--seq", work.seq_len);
   lines.add("--global-batch", work.global_batch);
   lines.add("--micro-batch", layout.micro_batch);
-  return lines.str();
+  return lines;
+}
+
+}  // namespace
+
+std::vector<std::string> book_options(const Workload& work, const Layout& layout) {
+  return book_lines(work, layout).options();
+}
+
+std::string book_flags(const Workload& work, const Layout& layout) {
+  return book_lines(work, layout).str();
 }
 
 std::string megatron_options(const Workload& work, const Layout& layout) {

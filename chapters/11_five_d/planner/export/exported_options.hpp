@@ -4,12 +4,16 @@
 /// DeepSpeed and torchtitan. What a program does otherwise than planned, or not at all, a remark says.
 
 #include <string>
+#include <vector>
 
 #include "chapters/11_five_d/planner/layout/layout.hpp"
 
 namespace ultra::planner {
 
-/// @brief Flags of 11_five_d: "--dp 8 --zero 1 ...".
+/// @brief Options of 11_five_d: "--dp 8", "--zero 1", ...
+[[nodiscard]] std::vector<std::string> book_options(const Workload& work, const Layout& layout);
+
+/// @brief The same as lines of a shell.
 [[nodiscard]] std::string book_flags(const Workload& work, const Layout& layout);
 
 /// @brief Options of Megatron-LM's pretrain scripts: "--tensor-model-parallel-size 8 ...".

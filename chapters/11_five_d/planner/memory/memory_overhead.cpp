@@ -4,6 +4,20 @@
 #include "chapters/11_five_d/planner/memory/rank_blocks.hpp"
 
 namespace ultra::planner {
+namespace {
+
+double real(std::size_t value) { return static_cast<double>(value); }
+
+double element_bytes(const Layout& layout) {
+  return real(memory::activation_element_bytes(layout.precision));
+}
+
+/// Of a micro-batch, on a rank.
+double tokens_of(const Workload& work, const Layout& layout) {
+  return real(layout.micro_batch * (work.seq_len / layout.cp));
+}
+
+}  // namespace
 
 double overhead_bytes(const Software& software, const StageMemory& memory, int groups) {
   if (!software.on_gpus) return 0;
@@ -33,7 +47,7 @@ StageMemory with_offloaded_activations(const Question& question, const Layout& l
   if (!layout.offload_activations) return memory;
   const double of_block = kept_bytes(question.work, layout, question.software, layout.recompute,
                                      question.work.model.has_experts());
-  const double held = static_cast<double>(std::min<std::size_t>(blocks, 2)) * of_block;
+  const double held = real(std::min<std::size_t>(blocks, 2)) * of_block;
   memory.activations = std::min(memory.activations, held);
   return memory;
 }
@@ -43,12 +57,10 @@ StageMemory with_masters_as_weights(const Question& question, const Layout& layo
                                     std::size_t stage, StageMemory memory) {
   if (!question.software.weights_are_masters || !zero::shards_parameters(layout.zero))
     return memory;
-  const auto tables =
-      static_cast<double>((stage == 0 ? 1 : 0) + (stage == output_stage(layout) ? 1 : 0));
+  const double tables = (stage == 0 ? 1 : 0) + (stage == output_stage(layout) ? 1 : 0);
   memory.parameters = 0;
-  memory.transient += tables *
-                      static_cast<double>(memory::activation_element_bytes(layout.precision)) *
-                      static_cast<double>(RankBlocks(question.work.model, layout).table_weights());
+  memory.transient += tables * element_bytes(layout) *
+                      real(RankBlocks(question.work.model, layout).table_weights());
   return memory;
 }
 
@@ -58,12 +70,10 @@ StageMemory with_all_logits(const Question& question, const Layout& layout, std:
   if (!question.software.keeps_all_logits || layout.pp == 1 || stage != output_stage(layout)) {
     return memory;
   }
-  const auto others = static_cast<double>(micro_batches_of(question.work, layout) - 1);
-  const auto tokens = static_cast<double>(layout.micro_batch * (question.work.seq_len / layout.cp));
-  memory.activations += others * tokens *
-                        static_cast<double>(question.work.model.shape().vocab_size) /
-                        static_cast<double>(layout.tp) *
-                        static_cast<double>(memory::activation_element_bytes(layout.precision));
+  const double others = real(micro_batches_of(question.work, layout) - 1);
+  memory.activations += others * tokens_of(question.work, layout) *
+                        real(question.work.model.shape().vocab_size) / real(layout.tp) *
+                        element_bytes(layout);
   return memory;
 }
 
@@ -74,14 +84,11 @@ StageMemory with_block_gradients(const Question& question, const Layout& layout,
   const Workload& work = question.work;
   const memory::TransformerShape& s = work.model.shape();
   const expert_parallel::MoeConfig& moe = work.model.layers.moe;
-  const auto tokens = static_cast<double>(layout.micro_batch * (work.seq_len / layout.cp));
-  const double rows = work.model.has_experts() ? static_cast<double>(moe.top_k) : 1;
-  const auto width =
-      static_cast<double>(work.model.has_experts() ? moe.expert_ffn : s.ffn_hidden_size);
+  const double rows = work.model.has_experts() ? real(moe.top_k) : 1;
+  const double width = real(work.model.has_experts() ? moe.expert_ffn : s.ffn_hidden_size);
   const double inside = (s.kind == memory::BlockKind::kGpt ? 2 : 3) * width;
-  const double bytes =
-      static_cast<double>(memory::activation_element_bytes(layout.precision)) * tokens *
-      (2 * static_cast<double>(s.hidden_size) + rows * inside / static_cast<double>(layout.tp));
+  const double bytes = element_bytes(layout) * tokens_of(work, layout) *
+                       (2 * real(s.hidden_size) + rows * inside / real(layout.tp));
   const double gone =
       stage == output_stage(layout) ? table_bytes(work, layout, question.software).head : 0;
   memory.transient += std::max(0.0, bytes - gone);

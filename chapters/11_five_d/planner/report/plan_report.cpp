@@ -1,6 +1,7 @@
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 
@@ -67,13 +68,8 @@ std::string table_of(const SearchResult& result) {
   return text;
 }
 
-/// Flags without the breaks of their lines.
-std::string in_one_line(std::string flags) {
-  constexpr std::string_view kBreak = "\\\n";
-  for (std::size_t at = 0; (at = flags.find(kBreak, at)) != std::string::npos;) {
-    flags.erase(at, kBreak.size());
-  }
-  return flags;
+std::string in_one_line(const std::vector<std::string>& options) {
+  return fmt::format("{}\n", fmt::join(options, " "));
 }
 
 /// What fills a GPU, and the flags, of each.
@@ -92,7 +88,8 @@ std::string details_of(const Workload& work, const SearchResult& result) {
   }
   text += "\n  With this program:\n";
   for (std::size_t i = 0; i < result.best.size(); ++i) {
-    text += fmt::format("  {:>2}  {}", i + 1, in_one_line(book_flags(work, result.best[i].layout)));
+    text +=
+        fmt::format("  {:>2}  {}", i + 1, in_one_line(book_options(work, result.best[i].layout)));
   }
   return text;
 }
@@ -197,7 +194,7 @@ Json plan_to_json(const Question& question, const SearchSpace& space, const Sear
   Json layouts = Json::array();
   for (const Prediction& p : result.best) {
     Json one = prediction_to_json(p);
-    one["flags"] = in_one_line(book_flags(question.work, p.layout));
+    one["flags"] = in_one_line(book_options(question.work, p.layout));
     layouts.push_back(std::move(one));
   }
   Json changes = Json::array();
