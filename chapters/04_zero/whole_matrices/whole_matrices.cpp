@@ -99,14 +99,7 @@ std::vector<Tensor> WholeMatrices::gather(std::span<const Tensor> pieces) const 
   const std::vector<std::size_t> theirs = counts_of(true);
   const Tensor sent = buffer_of(matrices_.front(), mine);
   Cutter send(sent);
-  for (int owner = 0; owner < ranks_.size(); ++owner) {
-    for (std::size_t m = 0; m < matrices_.size(); ++m) {
-      const auto& part = matrices_[m].parts.at(checked_cast<std::size_t>(ranks_.rank()));
-      if (owners_[m] != owner || !part) continue;
-      const Tensor& piece = pieces[matrices_[m].piece];
-      send.next(part->numel()).copy_from(piece.view({part->numel()}));
-    }
-  }
+  for (const Tensor& part : parts_here(pieces)) send.next(part.numel()).copy_from(part);
   const Tensor received = buffer_of(matrices_.front(), theirs);
   ranks_.all_to_all_v(sent, mine, received, theirs).wait();
   std::vector<Tensor> own;
@@ -114,13 +107,8 @@ std::vector<Tensor> WholeMatrices::gather(std::span<const Tensor> pieces) const 
     own.push_back(Tensor::empty(received.device(), matrices_[m].shape, received.dtype()));
   }
   Cutter receive(received);
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    for (std::size_t i = 0; i < own_.size(); ++i) {
-      const auto& part = matrices_[own_[i]].parts.at(checked_cast<std::size_t>(rank));
-      if (!part) continue;
-      const Tensor place = part->of(own[i]);
-      place.copy_from(receive.next(part->numel()).view(place.shape()));
-    }
+  for (const Tensor& part : parts_of(own)) {
+    part.copy_from(receive.next(part.numel()).view(part.shape()));
   }
   return own;
 }
@@ -132,25 +120,38 @@ void WholeMatrices::send_back(const std::vector<Tensor>& own,
   const std::vector<std::size_t> theirs = counts_of(true);
   const Tensor sent = buffer_of(matrices_.front(), theirs);
   Cutter send(sent);
-  for (int rank = 0; rank < ranks_.size(); ++rank) {
-    for (std::size_t i = 0; i < own_.size(); ++i) {
-      const auto& part = matrices_[own_[i]].parts.at(checked_cast<std::size_t>(rank));
-      if (!part) continue;
-      const Tensor from = part->of(own[i]);
-      send.next(part->numel()).view(from.shape()).copy_from(from);
-    }
+  for (const Tensor& part : parts_of(own)) {
+    send.next(part.numel()).view(part.shape()).copy_from(part);
   }
   const Tensor received = buffer_of(matrices_.front(), mine);
   ranks_.all_to_all_v(sent, theirs, received, mine).wait();
   Cutter receive(received);
+  for (const Tensor& part : parts_here(pieces)) part.copy_from(receive.next(part.numel()));
+}
+
+/// This rank's parts, flat, in the order of their owners.
+std::vector<Tensor> WholeMatrices::parts_here(std::span<const Tensor> pieces) const {
+  std::vector<Tensor> parts;
   for (int owner = 0; owner < ranks_.size(); ++owner) {
     for (std::size_t m = 0; m < matrices_.size(); ++m) {
       const auto& part = matrices_[m].parts.at(checked_cast<std::size_t>(ranks_.rank()));
       if (owners_[m] != owner || !part) continue;
-      const Tensor& piece = pieces[matrices_[m].piece];
-      piece.view({part->numel()}).copy_from(receive.next(part->numel()));
+      parts.push_back(pieces[matrices_[m].piece].view({part->numel()}));
     }
   }
+  return parts;
+}
+
+/// The parts of the matrices that this rank owns, in the order of the ranks that have them.
+std::vector<Tensor> WholeMatrices::parts_of(const std::vector<Tensor>& own) const {
+  std::vector<Tensor> parts;
+  for (int rank = 0; rank < ranks_.size(); ++rank) {
+    for (std::size_t i = 0; i < own_.size(); ++i) {
+      const auto& part = matrices_[own_[i]].parts.at(checked_cast<std::size_t>(rank));
+      if (part) parts.push_back(part->of(own[i]));
+    }
+  }
+  return parts;
 }
 
 /// Elements that travel between this rank and each other one: those of its own matrices, or its parts

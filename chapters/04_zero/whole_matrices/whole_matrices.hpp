@@ -62,6 +62,8 @@ class WholeMatrices : public optim::MatrixExchange {
   [[nodiscard]] std::vector<std::size_t> counts_of(bool own) const;
   [[nodiscard]] std::vector<Tensor> gather(std::span<const Tensor> pieces) const;
   void send_back(const std::vector<Tensor>& own, std::span<const Tensor> pieces) const;
+  [[nodiscard]] std::vector<Tensor> parts_here(std::span<const Tensor> pieces) const;
+  [[nodiscard]] std::vector<Tensor> parts_of(const std::vector<Tensor>& own) const;
 
   std::vector<SharedMatrix> matrices_;
   std::vector<SharedMatrix> here_;  // those that every rank has as a whole
