@@ -15,10 +15,17 @@ function(ultra_find_nvcc)
   endif()
 endfunction()
 
-# 80: A100. 90a: H100 with its architecture-specific instructions. 12.5 is the first toolkit that
-# finds functions of the driver by their version (kernels/hopper).
+# 80: A100, and by the same code L4 and 4090; its PTX is for what is newer than this build, such as
+# Blackwell. 90a: H100 with its architecture-specific instructions. What training takes is compiled for
+# 75, too: a T4 trains with the generic kernels and cuBLASLt. 12.5 is the first toolkit that finds
+# functions of the driver by their version (kernels/hopper).
 macro(ultra_enable_cuda)
-  set(CMAKE_CUDA_ARCHITECTURES "80-real;90a-real" CACHE STRING "GPU architectures")
+  set(default_architectures "80;90a-real")
+  set(CMAKE_CUDA_ARCHITECTURES "${default_architectures}" CACHE STRING "GPU architectures")
+  set(ULTRA_TRAINING_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}")
+  if(CMAKE_CUDA_ARCHITECTURES STREQUAL default_architectures)
+    list(PREPEND ULTRA_TRAINING_ARCHITECTURES 75-real)
+  endif()
   enable_language(CUDA)
   if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.5)
     message(WARNING "CUDA ${CMAKE_CUDA_COMPILER_VERSION} is too old (12.5 needed): CUDA is off.")

@@ -68,6 +68,12 @@ function(ultra_test_executable target label sources libraries)
   ultra_compile_quickly(${target})
   if(ultra_test_support IN_LIST libraries) # not the kernels', which share none of common/'s macros
     ultra_precompile(${target} test)
+    if(NOT target MATCHES "09_kernels") # whose files name tiles and sizes alike
+      ultra_compile_together(${target} 16)
+      # A name that a neighbour has, too, is no shadow.
+      set_target_properties(${target} PROPERTIES
+        UNITY_BUILD_CODE_BEFORE_INCLUDE "#pragma GCC diagnostic ignored \"-Wshadow\"")
+    endif()
   endif()
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
@@ -112,15 +118,22 @@ function(ultra_test_folder target folder libraries)
 endfunction()
 
 # ultra_test_on_devices(test.common.ops): the tests of an executable whose device is
-# test::device_of_tests() once more on the emulated device, and on a GPU where there is one.
+# test::device_of_tests() once more on the emulated device, with and without an H100's instructions, and
+# on a GPU where there is one.
 function(ultra_test_on_devices target)
   if(NOT TARGET ${target})
     return()
   endif()
-  foreach(device IN ITEMS emulated cuda)
-    add_test(NAME ${device}.${target} COMMAND ${target})
-    set_tests_properties(${device}.${target} PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
-    ultra_limit_test(${device}.${target} 120 ULTRA_TEST_DEVICE=${device})
+  foreach(name IN ITEMS emulated emulated_hopper cuda)
+    string(REPLACE "_hopper" "" device ${name})
+    set(capability "")
+    if(name STREQUAL "emulated_hopper")
+      set(capability 9)
+    endif()
+    add_test(NAME ${name}.${target} COMMAND ${target})
+    set_tests_properties(${name}.${target} PROPERTIES LABELS unit SKIP_RETURN_CODE 77)
+    ultra_limit_test(${name}.${target} 120 ULTRA_TEST_DEVICE=${device}
+      ULTRA_EMULATED_CAPABILITY=${capability})
   endforeach()
   set_tests_properties(cuda.${target} PROPERTIES LABELS gpu)
 endfunction()

@@ -202,7 +202,11 @@ KNOWS_NO_ADDITION = {  # words, and the files of common/ that may have them
     "axis": (r'"(tp|pp|cp|ep|etp|outer|second)"', set()),
     "optimizer": (r"(?i)\b(sgd|muon)\b", {f"common/optim/{file}" for file in (
         "sgd.hpp", "sgd.cpp", "muon.hpp", "muon.cpp", "newton_schulz.hpp", "rules.cpp")}),
-    "model": (r"(?i)qwen|deepseek", set()),
+    "model": (r"(?i)qwen|mixtral|deepseek", {
+        "common/nn/named_models.hpp", "common/nn/named_models.cpp",
+        *(f"common/checkpoint/models/{file}" for file in (
+            "model_family.hpp", "families.cpp", "qwen2.cpp", "qwen3.cpp", "deepseek_v3.cpp", "mixtral.cpp",
+            "config_json.cpp"))}),
 }
 MOST_KNOW_META = 25  # files that ask whether a device has numbers: elsewhere it is a device like others
 EXCERPT = re.compile(r"^<!-- in (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 
 PROGRAM = "09_kernels"
 CLOCK_FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu",
@@ -19,6 +20,7 @@ CLOCK_FIELDS = ("clocks.sm", "clocks.mem", "power.draw", "temperature.gpu",
 REASONS = {0x4: "power cap", 0x8: "hardware", 0x20: "temperature", 0x40: "temperature",
            0x80: "power brake"}
 SKIPPED = 77
+LIMIT = 90.0  # seconds of a process
 
 
 def read_event(path):
@@ -55,6 +57,29 @@ def sums_of_csv(text):
 def file_name(unit):
     """What the files of a process are called."""
     return re.sub(r"[^\w.]+", "_", unit)
+
+
+@dataclass
+class Rung:
+    """A rung of a ladder, as the program lists it."""
+
+    number: int
+    is_chosen: bool = False  # the ladder's last one, or for Hopper
+
+
+def ladders_of(listed):
+    """Name -> rungs, from what the program lists."""
+    found = {}
+    for line in listed.splitlines():
+        if ladder := re.match(r"(\w+): ", line):
+            rungs = found.setdefault(ladder.group(1), [])
+        elif rung := re.match(r" {1,4}(\d+) +\w", line):
+            rungs.append(Rung(int(rung.group(1))))
+        elif "/hopper/" in line and rungs:
+            rungs[-1].is_chosen = True
+    for rungs in found.values():
+        rungs[-1].is_chosen = True
+    return found
 
 
 class Clocks:
@@ -129,7 +154,7 @@ class Machine:
 
     def __init__(self, arguments):
         self.folder, self.output = arguments.folder.resolve(), arguments.output
-        self.limit, self.only = arguments.limit, arguments.only
+        self.limit, self.only, self.first = LIMIT, arguments.only, ""
         self.end = time.monotonic() + arguments.budget
         self.failures = []
         self.output.mkdir(parents=True, exist_ok=True)
@@ -151,6 +176,10 @@ class Machine:
             return {}
         entries = map(json.loads, self.state.read_text(encoding="utf-8").splitlines())
         return {entry["unit"]: entry for entry in entries}
+
+    def begin(self, first, limit):
+        """A part begins: it takes what matches `first`, too, and a process may take so long."""
+        self.first, self.limit = first, limit
 
     # What is told ------------------------------------------------------------------------------
 
@@ -181,7 +210,7 @@ class Machine:
 
     # Processes -----------------------------------------------------------------------------------
 
-    def run_limited(self, words, environment):
+    def run_limited(self, words, environment, limit):
         """The exit code, None when it was killed, and the output so far."""
         try:
             process = subprocess.Popen(
@@ -191,7 +220,7 @@ class Machine:
         except OSError as error:
             return error.errno, str(error)
         try:
-            text = process.communicate(timeout=self.limit)[0]
+            text = process.communicate(timeout=limit)[0]
             return process.returncode, text
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
@@ -201,11 +230,12 @@ class Machine:
         """Runs a process unless it is done already; None when it is, or nobody wants it.
 
         `unit` is its name. Of our own programs the first word is the name in the folder."""
-        if not re.search(self.only, unit):
+        if not re.search(self.only, unit) or not re.search(self.first, unit):
             return None
         if unit in self.done:
-            if self.done[unit]["failure"]:
-                self.failures.append(self.done[unit]["failure"])
+            failure = self.done[unit]["failure"]
+            if failure and failure not in self.failures:
+                self.failures.append(failure)
             return None
         if time.monotonic() >= self.end:
             raise BudgetEnded
@@ -215,8 +245,11 @@ class Machine:
         command = [program, *words[1:], *(["--metrics", events] if events else [])]
         begin = time.monotonic()
         with Clocks(self.output / f"{name}.clocks.csv") as clocks:
-            code, text = self.run_limited(command, self.environment if is_ours else None)
+            code, text = self.run_limited(command, self.environment if is_ours else None,
+                                          min(self.limit, self.end - begin))
         done = Done(code, text, time.monotonic() - begin, clocks, events)
+        if code is None and done.seconds < self.limit:
+            raise BudgetEnded  # it begins again in the next call
         (self.output / f"{name}.txt").write_text(text, encoding="utf-8")
         self.note(unit, done)
         if then is not None:
@@ -238,19 +271,18 @@ class Machine:
     def text_of(self, *words):
         """What a process prints that is no measurement."""
         program = self.folder / words[0] if (self.folder / words[0]).is_file() else words[0]
-        return self.run_limited([program, *words[1:]], self.environment)[1]
+        return self.run_limited([program, *words[1:]], self.environment, LIMIT)[1]
 
     # What there is -------------------------------------------------------------------------------
 
     def ladders(self, wanted):
-        """Name -> numbers of its rungs, of all ladders or the one wanted."""
-        found = {}
-        for line in self.text_of(PROGRAM, "--list").splitlines():
-            if ladder := re.match(r"(\w+): ", line):
-                rungs = found.setdefault(ladder.group(1), [])
-            elif rung := re.match(r" {1,4}(\d+) +\w", line):
-                rungs.append(int(rung.group(1)))
-        return {name: rungs for name, rungs in found.items() if wanted in ("", name)}
+        """Name -> its rungs, of all ladders or the one wanted."""
+        return {name: rungs for name, rungs in ladders_of(self.text_of(PROGRAM, "--list")).items()
+                if wanted in ("", name)}
+
+    def chosen(self, rungs):
+        """Of what takes long: all rungs where --only says which, else those that matter most."""
+        return [rung for rung in rungs if rung.is_chosen or self.only]
 
     def tests_of(self, program):
         """The full names of a test program's tests."""

@@ -1,21 +1,24 @@
 """Measures the kernels, and training, on a machine with a GPU.
 
-    measure_gpu.py pack [FOLDER]      where the workbook builds: programs and their libraries
-    measure_gpu.py test               each GPU test in a process of its own
+    measure_gpu.py pack [FOLDER]      where the workbook builds: programs, their libraries, what the
+                                      emulator counts; and FOLDER.tar.xz, at most 64 MiB
+    measure_gpu.py test               each GPU test in a process of its own, streams and pools first
     measure_gpu.py time [LADDER]      each rung in a process of its own, beside its ceiling
     measure_gpu.py sanitize [TOOL]    compute-sanitizer's memcheck, racecheck, initcheck, synccheck
     measure_gpu.py counters [LADDER]  what the emulator counts beside what Nsight Compute measures
     measure_gpu.py gpu-tests          every operation and every chapter's layouts, against the CPU
     measure_gpu.py train [MODEL]      tokens per second of whole trainings, beside PyTorch's
-    measure_gpu.py run                all of these, in this order
+    measure_gpu.py run                all of these, in parts: first the kernels of the headlines and
+                                      training, then operations and layouts, then the rest
 
 FOLDER is build/gpu_pack unless given; carry it to the other machine: this file is in it. The parts
 but pack need Python and the driver only, and take --folder FOLDER and
 
     --output OUTPUT    where results go (gpu_results); report.md there grows with every process
-    --limit SECONDS    what one process may take (90); it is killed then, and the next one begins
-    --budget SECONDS   when to begin no other process; the same command then goes on where it ended
-    --only REGEX       only what matches: "matmul_bf16/1[0-2]"
+    --limit SECONDS    what one process may take (90; 300 of train); it is killed then, and the next begins
+    --budget SECONDS   when to end, whatever runs; the same command then goes on where it ended
+    --only REGEX       only what matches: "matmul_bf16/1[0-2]". Without it, sanitize and counters take
+                       each ladder's last rung, and those for Hopper
     --again            also what is done already
 
 OUTPUT.tar.gz holds all results after every part. Exit code 1 when something is wrong, 3 when the
@@ -38,13 +41,21 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 HERE = pathlib.Path(__file__).resolve().parent
 CARRIED = ("measure_gpu.py", "gpu_machine.py", "measure_sdpa.py", "measure_training.py")
 PROGRAM = gpu_machine.PROGRAM
+# The tests of theirs that use a device.
+STREAMS = {"test.common.gpu": "*", "test.common.tensor": "Device*:HostView*:Caching*"}
 TESTS = ("test.kernels.simt.gpu", "test.chapters.09_kernels.gpu")
 OPERATIONS = "test.common.ops"
 LAYOUTS = "test.devices.gpu"
 TRAINING = "bench_train_step"
-# Sequences of a step: what fits 80 GB without recomputation at 124M, with it at 1B.
-MODELS = {"gpt2-124m": ("--micro-batch", "32"),
-          "llama-1b": ("--micro-batch", "4", "--recompute", "full")}
+# Sequences of a step: what fits 80 GB without recomputation.
+MODELS = {"gpt2-124m": ("--micro-batch", "32"), "llama-1b": ("--micro-batch", "4")}
+LIMITS = {"train": 300.0}  # seconds of a process
+ARCHITECTURE = "90a-real"  # of the pack: H100 and H200
+MOST_BYTES = 64 << 20      # of the packed archive
+EMULATED = "emulated"      # in the pack: what the emulator has counted
+# What is measured before all else: rungs by which the project is judged, and their tests.
+HEADLINES = (r"^test test\.(common|kernels)|(matmul_bf16|matmul_turned|matmul_fp8|attention_bf16|"
+             r"attention_backward_bf16)[/_]|PyTorch's attention")
 SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 # The C library is the other machine's own; it must be as new as the one here.
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread)\.so)")
@@ -66,10 +77,12 @@ def build_programs(build):
     libraries in the folder lib beside them: no variable has to say so, which other programs that
     start them (ncu, compute-sanitizer) would obey, too."""
     subprocess.run(["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DULTRA_TESTS=ON", "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF", "-DULTRA_NATIVE=OFF",
+                    "-DULTRA_TESTS=ON", "-DULTRA_CUDA=ON", "-DULTRA_MPI=OFF", "-DULTRA_URING=OFF",
+                    "-DULTRA_NATIVE=OFF", "-DULTRA_ONEDNN=OFF",
+                    f"-DCMAKE_CUDA_ARCHITECTURES={ARCHITECTURE}",
                     "-DCMAKE_BUILD_RPATH=$ORIGIN/lib",
                     "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--as-needed,--disable-new-dtags"], check=True)
-    subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *TESTS,
+    subprocess.run(["cmake", "--build", build, "--target", f"{PROGRAM}_main", *STREAMS, *TESTS,
                     OPERATIONS, LAYOUTS, TRAINING], check=True)
 
 
@@ -78,7 +91,7 @@ def collect(build, folder):
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "lib").mkdir(parents=True)
     programs = [build / "bin" / PROGRAM, build / "bin" / TRAINING,
-                *(build / "tests" / test for test in (*TESTS, OPERATIONS, LAYOUTS))]
+                *(build / "tests" / test for test in (*STREAMS, *TESTS, OPERATIONS, LAYOUTS))]
     for program in programs:
         shutil.copy(program, folder)
         subprocess.run(["strip", folder / program.name], check=True)
@@ -88,12 +101,37 @@ def collect(build, folder):
         shutil.copy(HERE / name, folder)
 
 
+def emulate(folder):
+    """Counts each rung in the emulator, which needs no GPU and takes its time."""
+    (folder / EMULATED).mkdir()
+    listed = subprocess.run([folder / PROGRAM, "--list"], capture_output=True, text=True, check=True)
+    for ladder, rungs in gpu_machine.ladders_of(listed.stdout).items():
+        for rung in rungs:
+            subprocess.run([folder / PROGRAM, "--emulate", "--kernel", f"{ladder}/{rung.number}",
+                            "--metrics", folder / EMULATED / f"{ladder}_{rung.number}.jsonl"],
+                           check=True, stdout=subprocess.DEVNULL)
+
+
+def compress(folder):
+    """FOLDER.tar.xz; ends with an error when it is larger than what can be carried."""
+    packed = folder.with_name(f"{folder.name}.tar.xz")
+    with tarfile.open(packed, "w:xz") as file:
+        file.add(folder, arcname=folder.name)
+    size = packed.stat().st_size
+    print(f"{packed}: {size / 2 ** 20:.1f} MiB of {MOST_BYTES / 2 ** 20:.0f}", flush=True)
+    if size > MOST_BYTES:
+        sys.exit(f"{packed} is too large to be carried. What to do: look for the largest files in "
+                 f"{folder}, and leave out what they are for")
+
+
 def pack(folder):
     build_programs(ROOT / "build/gpu")
     collect(ROOT / "build/gpu", folder)
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    print(f"{folder}: {size / 1e6:.0f} MB. Next, on the machine with the GPU: "
-          f"python3 {folder.name}/measure_gpu.py run --folder {folder.name}", flush=True)
+    emulate(folder)
+    compress(folder)
+    print("Next, on the machine with the GPU, as often as it says that the budget has ended: tar xf "
+          f"{folder.name}.tar.xz && python3 {folder.name}/measure_gpu.py run --folder {folder.name} "
+          "--budget 560", flush=True)
 
 
 # --- The parts -----------------------------------------------------------------------------------
@@ -107,6 +145,8 @@ def run_tests(machine, unit, program, name, chosen):
 def test(machine, _):
     """Each test in a process of its own: the error of a kernel spoils all that follows in it."""
     machine.section("Tests", "| test | result | seconds |", "|---|---|---|")
+    for program, chosen in STREAMS.items():
+        run_tests(machine, f"test {program}", program, program, chosen)
     for program in TESTS:
         for name in machine.tests_of(program):
             run_tests(machine, f"test {program} {name}", program, name, name)
@@ -139,14 +179,15 @@ def time(machine, wanted):
         "| rung | ms | rate | ceiling | of it | SM MHz | W | slowed down by | result |",
         "|---|---|---|---|---|---|---|---|---|")
     for ladder, rungs in machine.ladders(wanted).items():
-        for rung in rungs:
+        for rung in (rung.number for rung in rungs):
             machine.once(f"time {ladder}/{rung}", PROGRAM, "--gpu", "--kernel", f"{ladder}/{rung}",
                          then=lambda done, at=f"{ladder}/{rung:02}": time_row(machine, done, at),
                          writes_events=True)
     # The other masks of attention: even seeds are not causal. 16384 tokens, as papers have it.
-    if wanted in ("", "attention_bf16"):
+    masks = machine.ladders("attention_bf16") if wanted in ("", "attention_bf16") else {}
+    for rungs in masks.values():
         for size, seed in (("4x4x4x4096x128", 4), ("1x4x4x16384x128", 5), ("1x4x4x16384x128", 4)):
-            rung = machine.ladders("attention_bf16")["attention_bf16"][-1]
+            rung = rungs[-1].number
             machine.once(f"time attention_bf16/{rung} {size} {seed}", PROGRAM, "--gpu", "--kernel",
                          f"attention_bf16/{rung}", "--size", size, "--seed", seed,
                          then=lambda done, at=f"attention_bf16/{rung:02} {size} "
@@ -165,9 +206,11 @@ def sanitize(machine, wanted):
         machine.say("skipped: compute-sanitizer is not in the PATH")
         return
     program = TESTS[-1]
+    chosen = [f"/{ladder}_{rung.number}_" for ladder, rungs in machine.ladders("").items()
+              for rung in machine.chosen(rungs)]
     for tool in [wanted] if wanted else SANITIZERS:
         for name in machine.tests_of(program):
-            if "AreRightForAnyShape" in name:
+            if "AreRightForAnyShape" in name and any(rung in f"{name}_" for rung in chosen):
                 machine.once(f"sanitize {tool} {name}", "compute-sanitizer", "--tool", tool,
                              "--error-exitcode", "9", machine.folder / program,
                              f"--gtest_filter={name}", is_ours=False,
@@ -192,26 +235,25 @@ def measure_counters(machine, event):
     """What ncu says of one rung at the sizes of an emulated run."""
     rung = f"{event['ladder']}/{event['rung']}"
     sizes = "x".join(str(size) for size in event["sizes"].values())
-    machine.once(f"ncu {rung}", "ncu", "--csv", "--print-units", "base", "--metrics",
-                 ",".join(event["metrics"]), machine.folder / PROGRAM, "--gpu", "--repetitions",
-                 "0", "--kernel", rung, "--size", sizes, "--seed", event["seed"], is_ours=False,
+    machine.once(f"ncu {rung}", "ncu", "--clock-control", "none", "--csv", "--print-units", "base",
+                 "--metrics", ",".join(event["metrics"]), machine.folder / PROGRAM, "--gpu",
+                 "--repetitions", "0", "--kernel", rung, "--size", sizes, "--seed", event["seed"],
+                 is_ours=False,
                  then=lambda done: [machine.say(line) for line in counter_rows(
                      event, gpu_machine.sums_of_csv(done.text))])
 
 
 def counters(machine, wanted):
-    """Each rung in the emulator, and under ncu at the same size."""
+    """What the emulator has counted of each rung, and ncu at the same size."""
     machine.section("The emulator's counters and Nsight Compute's",
                     "| rung | metric | emulator | ncu | |", "|---|---|---|---|---|")
     if shutil.which("ncu") is None:
         machine.say("skipped: ncu is not in the PATH")
         return
     for ladder, rungs in machine.ladders(wanted).items():
-        for rung in rungs:
-            unit = f"emulate {ladder}/{rung}"
-            machine.once(unit, PROGRAM, "--emulate", "--kernel", f"{ladder}/{rung}",
-                         writes_events=True)
-            event = gpu_machine.read_event(machine.events_of(unit))
+        for rung in machine.chosen(rungs):
+            event = gpu_machine.read_event(
+                machine.folder / EMULATED / f"{ladder}_{rung.number}.jsonl")
             if event and event["right"]:
                 measure_counters(machine, event)
 
@@ -265,6 +307,9 @@ def train(machine, wanted):
 
 PARTS = {"test": test, "time": time, "sanitize": sanitize, "counters": counters,
          "gpu-tests": gpu_tests, "train": train}
+# The parts of a run, and what they take: what has been done by one is left out by the next.
+RUN = (("test", HEADLINES), ("time", HEADLINES), ("train", ""), ("gpu-tests", ""), ("time", ""),
+       ("test", ""), ("sanitize", ""), ("counters", ""))
 
 
 # --- The command line ----------------------------------------------------------------------------
@@ -280,9 +325,9 @@ def measure(arguments):
         sys.exit(f"{arguments.folder} has no {PROGRAM}. What to do: make it with measure_gpu.py "
                  "pack, or name it: --folder FOLDER")
     machine = gpu_machine.Machine(arguments)
-    names = list(PARTS) if arguments.part == "run" else [arguments.part]
     try:
-        for name in names:
+        for name, first in RUN if arguments.part == "run" else [(arguments.part, "")]:
+            machine.begin(first, arguments.limit or LIMITS.get(name, gpu_machine.LIMIT))
             PARTS[name](machine, arguments.wanted)
         machine.finish()
     except gpu_machine.BudgetEnded:
@@ -300,7 +345,7 @@ def parse(words):
     parser.add_argument("wanted", nargs="?", default="")
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/gpu_pack")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("gpu_results"))
-    parser.add_argument("--limit", type=float, default=90.0)
+    parser.add_argument("--limit", type=float)
     parser.add_argument("--budget", type=float, default=float("inf"))
     parser.add_argument("--only", default="")
     parser.add_argument("--again", action="store_true")

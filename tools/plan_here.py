@@ -66,6 +66,8 @@ def flags_of(layout):
             flags += [f"--{axis}", str(layout[axis])]
     if layout["zero"] > 0:
         flags += ["--zero", str(layout["zero"])]
+    if layout["hybrid_shard"] > 0:
+        flags += ["--hybrid-shard", str(layout["hybrid_shard"])]
     if layout["pp"] > 1:
         flags += ["--schedule", layout["schedule"]]
     if layout["recompute"] != "none":

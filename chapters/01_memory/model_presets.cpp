@@ -49,7 +49,8 @@ const std::vector<TransformerShape>& model_presets() {
   static const std::vector<TransformerShape> presets = [] {
     std::vector<TransformerShape> all = {gpt("gpt2-124m", 12, 768, 12, 1024),
                                          gpt("gpt3-175b", 96, 12288, 96, 2048)};
-    for (const auto& [name, config] : nn::llama_models()) {
+    for (const auto& [name, config] : nn::published_models()) {
+      if (!config.has_closed_forms()) continue;
       TransformerShape shape = shape_of(config);
       shape.name = name;
       all.push_back(std::move(shape));

@@ -14,7 +14,7 @@ namespace ultra::memory {
 
 /// @brief The known models, smallest to largest.
 ///
-/// nn::llama_models(), and two GPTs. Sources: the `config.json` of openai-community/gpt2 on Hugging
+/// nn::published_models(), and two GPTs. Sources: the `config.json` of openai-community/gpt2 on Hugging
 /// Face; Brown et al. 2020 (GPT-3), arXiv 2005.14165, table 2.1.
 [[nodiscard]] const std::vector<TransformerShape>& model_presets();
 

@@ -4,6 +4,7 @@
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/rms_norm_backward.hpp"
 #include "common/nn/layers/norm.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/optim/rules.hpp"
 
@@ -17,7 +18,7 @@ class WrittenRmsNorm : public nn::RmsNorm {
  protected:
   Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                    const Tensor& d_weight) const override {
-    if (has_streams(x.device().kind())) {
+    if (has_streams(x.device().kind()) || ops::sums_by_trees(x.device())) {
       return RmsNorm::gradients(d_y, x, reciprocal_rms, d_weight);
     }
     d_weight.fill(0.0);
@@ -44,8 +45,8 @@ class WrittenRmsNorm : public nn::RmsNorm {
 }  // namespace
 
 std::unique_ptr<nn::Layer> WrittenNormFactory::norm(const nn::BuildContext& context,
-                                                    const std::string& name) {
-  return std::make_unique<WrittenRmsNorm>(context, name);
+                                                    const nn::NormSpec& spec) {
+  return std::make_unique<WrittenRmsNorm>(context, spec);
 }
 
 void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& recompute) {

@@ -20,7 +20,7 @@ class WrittenNormFactory : public nn::FactoryWrapper {
   using FactoryWrapper::FactoryWrapper;
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
-                                                const std::string& name) override;
+                                                const nn::NormSpec& spec) override;
 };
 
 /// @brief Wraps the last factory so that the written norms run and blocks recompute as the

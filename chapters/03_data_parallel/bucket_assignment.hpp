@@ -7,7 +7,8 @@
 /// backward pass makes gradients, are the way between.
 ///
 /// Exercise 03.2 (`./workbook check 03.2`). Body: solutions/03_data_parallel/bucket_assignment.cpp.
-/// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, sections 3.2.2 and 3.2.3.
+/// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, sections 3.2.2 and 3.2.3; several
+/// kinds as in PyTorch's torch/csrc/distributed/c10d/reducer.cpp, whose kinds are types and devices.
 
 #include <cstddef>
 #include <span>
@@ -32,5 +33,16 @@ struct Bucket {
 /// @return buckets in the order in which the backward pass fills them; every parameter is in one.
 [[nodiscard]] std::vector<Bucket> assign_buckets(std::span<const std::size_t> counts,
                                                  std::size_t capacity);
+
+/// @brief Puts parameters of several kinds into buckets: each kind as assign_buckets() does, for only
+/// one kind may travel in a bucket.
+///
+/// Several buckets fill up at the same time. One is full when its first parameter in forward order
+/// has its gradient, which the backward pass makes last.
+/// @param kinds  of each parameter, any numbers; as many as counts.
+/// @return buckets in the order in which the backward pass fills them up.
+[[nodiscard]] std::vector<Bucket> assign_buckets_by_kind(std::span<const std::size_t> counts,
+                                                         std::span<const std::size_t> kinds,
+                                                         std::size_t capacity);
 
 }  // namespace ultra::data_parallel

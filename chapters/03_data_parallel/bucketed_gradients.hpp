@@ -79,7 +79,7 @@ enum class Flush {
 /// Its calls throw ConfigError with the name of a parameter whose gradient was there before the
 /// step; InternalError when a step ends and a gradient is not complete.
 /// Cost: that of the exchanges; one per bucket and step.
-/// Memory: none beside the gradients, but for what the exchanges need.
+/// Memory: none besides the gradients, but for what the exchanges need.
 /// @param parameters  in forward order; must outlive the result's use; the result may be gone first
 /// or last.
 /// @param capacity    elements of a bucket; 0 sends each parameter by itself.

@@ -14,7 +14,7 @@ std::vector<train::OwnedPiece> owned_pieces(const std::vector<ParameterGroup>& g
   const bool is_first_copy = !ranks.replicas || ranks.replicas->rank() == 0;
   std::vector<train::OwnedPiece> pieces;
   for (const ParameterGroup& group : groups) {
-    for (const Piece& piece : pieces_of(group.layout, ranks.shards.rank())) {
+    for (const Piece& piece : group.pieces(ranks.shards.rank())) {
       const nn::Parameter* parameter = group.parameters[piece.tensor];
       const bool is_owner = is_first_copy && parameter->is_owner();
       pieces.push_back({parameter, piece.elements, is_owner, is_owner});
@@ -31,14 +31,12 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
       ranks_(std::move(ranks)),
       groups_(std::move(groups)) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (const Piece& piece : pieces_of(groups_[g].layout, ranks_.shards.rank())) {
+    for (const Piece& piece : groups_[g].pieces(ranks_.shards.rank())) {
       sites_.push_back({.group = g, .elements = piece.place});
     }
   }
   const nn::Parameter& like = *groups_.front().parameters.front();
-  offloaded_ = offload_states(offload, pieces(),
-                              scope.optimizer.rule->states(optim::WeightKind::kOther).size(), like,
-                              scope.precision);
+  offloaded_ = offload_states(offload, pieces(), *scope.optimizer.rule, like, scope.precision);
   std::unique_ptr<optim::MatrixExchange> whole;
   if (scope.optimizer.rule->needs_whole(optim::WeightKind::kMatrix)) {
     whole = std::make_unique<WholeMatrices>(matrices_in(groups_, shards()), shards(),
@@ -82,6 +80,9 @@ std::unique_ptr<ShardedModel> shard_model(const ShardedScope& scope, const Shard
                                           const ZeroSettings& settings) {
   ensure(settings.stage == ZeroStage::kParameters || !settings.offload.offloads_parameters(),
          "weights that every rank keeps as a whole are not offloaded");
+  ensure(settings.cut == ShardCut::kFlat ||
+             (!settings.offload.offloads_parameters() && settings.plus_plus == ZeroPlusPlus{}),
+         "rows stay on the device, and travel as they are");
   switch (settings.stage) {
     case ZeroStage::kNone:
       break;

@@ -28,6 +28,7 @@ namespace ultra::zero {
 struct ZeroSettings {
   ZeroStage stage = ZeroStage::kParameters;  ///< what exists as shards only; not kNone
   std::size_t bucket_capacity = 0;           ///< elements of a bucket; stage 3 has units instead
+  ShardCut cut = ShardCut::kFlat;            ///< how tensors become shards; stage 3
   Overlap overlap = Overlap::kOn;            ///< whether the rank computes while gradients travel
   std::size_t prefetch = 1;                  ///< units to gather ahead; stage 3
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
@@ -100,7 +101,8 @@ class ShardedModel : public train::ModelStates {
 };
 
 /// @brief Shards parameters, and makes their initial weights.
-/// @throws InternalError for ZeroStage::kNone, and for offloaded weights in another stage than 3;
+/// @throws InternalError for ZeroStage::kNone, for offloaded weights in another stage than 3, and for rows of
+/// offloaded weights or with plus_plus;
 /// ConfigError when nodes of plus_plus do not make up the ranks; what OffloadedStates throws.
 /// Collective over ranks.dp when nodes are made.
 [[nodiscard]] std::unique_ptr<ShardedModel> shard_model(const ShardedScope& scope,

@@ -31,7 +31,7 @@ class UnitWeights : public ShardedUnit {
       : group_(std::move(group)),
         shards_(shards.labeled("gather " + group_.name)),
         shard_(group_.flat(group_.layout.shard, MemoryCategory::kParameters)) {
-    group_.initialize(shard_, shard_range(group_.layout, shards.rank()).begin);
+    group_.initialize(shard_, shards.rank());
   }
 
   /// @brief [padded / S] The weights that this rank owns, and updates.

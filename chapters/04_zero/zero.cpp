@@ -48,12 +48,12 @@ class Offloading : public train::Technique {
   std::vector<train::Conflict> conflicts(const train::Setup& setup) const override {
     const ZeroOptions& zero = zero_of(setup).options();
     std::vector<train::Conflict> all = options_.conflicts(zero.stage, zero.plus_plus.techniques);
-    all.push_back({.first = "--offload",
-                   .second = "--optimizer muon",
-                   .reason = "storage has as many states of each weight, and Muon keeps fewer of "
-                             "matrices than of tables.",
-                   .broken = settings().what != Offload::kNone &&
-                             optim::needs_whole_matrices(setup.train.optimizer)});
+    all.push_back({.first = "--offload optimizer+params",
+                   .second = "--shards rows",
+                   .reason = "storage has a shard in one piece, without padding inside. Use "
+                             "--offload optimizer, or leave out --shards.",
+                   .broken = settings().what == Offload::kOptimizerAndParameters &&
+                             zero.cut == ShardCut::kRows});
     return all;
   }
 

@@ -9,6 +9,7 @@
 /// | gradients              | reduce-scattered group by group, kept as shards (stage 2)   | shard_reducer       |
 /// | weights                | units that are gathered for each use and released (stage 3) | unit_weights, prefetch |
 /// | a step                 | one ShardedModel per stage, in the order of time            | zero1, zero2, zero3 |
+/// | shards of whole rows   | padded and copied, tensor by tensor (--shards rows)         | rows/               |
 /// | what travels in ZeRO++ | 8-bit integers, inside nodes                                | zero_plus_plus/     |
 /// | what is on no device   | blocks in the host's memory or in a file                    | offload/            |
 

@@ -1,4 +1,5 @@
 #include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/shards/tree_reducer.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_step.hpp"
 
@@ -17,7 +18,9 @@ class Zero2 final : public ShardedModel {
                      ranks, settings.offload),
         // 1. A bucket of gradients is reduce-scattered as soon as any backward pass has completed
         //    it: this rank's shard of the sum is kept, and the bucket's memory is free again.
-        gradients_(groups(), shard_reducer(groups(), ranks, settings.overlap),
+        gradients_(groups(),
+                   joined_by_tree(shard_reducer(groups(), ranks, settings.overlap, scope.schedule),
+                                  groups(), scope.schedule),
                    Departure::kWhenComplete) {
     keep_whole_weights();
   }

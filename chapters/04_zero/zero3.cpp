@@ -3,6 +3,7 @@
 
 #include "chapters/04_zero/offload/offloaded_unit.hpp"
 #include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/shards/tree_reducer.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
@@ -13,15 +14,20 @@ namespace {
 class Zero3 final : public ShardedModel {
  public:
   Zero3(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
-      : ShardedModel(scope, groups_by_part(scope.chunks, scope.parameters, ranks.shards.size()),
-                     ranks, settings.offload),
+      : ShardedModel(
+            scope,
+            groups_by_part(scope.chunks, scope.parameters, ranks.shards.size(), settings.cut),
+            ranks, settings.offload),
         settings_(settings),
         chunks_(units_of_chunks(scope.chunks, groups())),
         parts_(ranks, settings.plus_plus),
         units_(settings.offload.offloads_parameters()
                    ? offloaded_units(groups(), ranks.shards, *offloaded())
                    : parts_.units(groups())),
-        gradients_(groups(), parts_.reducer(groups(), settings.overlap), Departure::kWhenAsked),
+        gradients_(groups(),
+                   joined_by_tree(parts_.reducer(groups(), settings.overlap, scope.schedule),
+                                  groups(), scope.schedule),
+                   Departure::kWhenAsked),
         prefetch_(settings.prefetch, gathers_of(units_)) {
     if (settings.offload.offloads_parameters()) {
       fetches_.emplace(scope.chunks, chunks_, units_, fetch_ahead(settings));

@@ -8,7 +8,7 @@
 /// m micro-batches that each rank takes in a step.
 ///
 /// All numbers are averages over the ranks: P / S of a state, also where S does not divide P. What
-/// a flat layout pads is not counted, nor is what exists for a moment: a group of gradients that is
+/// a layout pads is not counted, nor is what exists for a moment: a group of gradients that is
 /// on its way, a unit of parameters that is gathered.
 
 #include <cstddef>

@@ -3,9 +3,10 @@
 /// The end of a step's gradients: what several ranks have a part of is added up.
 ///
 /// Most parameters are on one rank of tp only. Norm weights are on all of them; with sequence
-/// parallelism each rank has the gradient that its tokens give. Key/value heads are on several
+/// parallelism each rank has the gradient that its tokens give, and of the norms of queries and keys
+/// always the one that its heads give. Key/value heads are on several
 /// ranks when there are more ranks than heads; each has the gradient that its query heads give.
-/// Both are nn::CopyGradients::kPartial, and have to be added up once per step: after all
+/// All of these are nn::CopyGradients::kPartial, and have to be added up once per step: after all
 /// micro-batches and after the sum over data-parallel replicas, or before it: sums can be
 /// exchanged.
 ///

@@ -17,18 +17,12 @@
 
 #include "chapters/05_tensor_sequence_parallel/region.hpp"
 #include "common/nn/layer.hpp"
+#include "common/ops/matmul.hpp"
 
 namespace ultra::tensor_parallel {
 
-/// @brief Adds a bias to every row, in place.
-/// @param y     [.., features].
-/// @param bias  [features].
-void add_bias(const Tensor& y, const Tensor& bias);
-
-/// @brief Writes the sum of all rows, or adds it.
-/// @param sum  [features].
-/// @param d_y  [.., features].
-void sum_rows_into(const Tensor& sum, const Tensor& d_y, ops::Write write);
+using ops::add_bias;
+using ops::sum_rows_into;
 
 /// @brief A linear map of whose inputs this rank has some. Saves "input".
 ///

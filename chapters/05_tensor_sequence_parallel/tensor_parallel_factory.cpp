@@ -30,6 +30,20 @@ nn::ParameterSpec shard_of_rows(nn::ParameterSpec whole, const TensorParallelLay
   return whole;
 }
 
+/// What heads share: it gets into the region of split matrices without one.
+class SharedByHeads : public nn::Layer {
+ public:
+  explicit SharedByHeads(std::shared_ptr<Region> region) : region_(std::move(region)) {}
+
+  Tensor forward(const Tensor& x, nn::Saved&) override { return region_->enter(x).wait(); }
+  Tensor backward(const Tensor& d_y, nn::Saved&) override {
+    return region_->enter_backward(d_y).wait();
+  }
+
+ private:
+  std::shared_ptr<Region> region_;
+};
+
 }  // namespace
 
 nn::Replication column_replication(const nn::LinearSpec& spec, const TensorParallelLayout& layout,
@@ -81,17 +95,38 @@ TensorParallelFactory::TensorParallelFactory(nn::LayerFactory& inner, Communicat
 }
 
 std::unique_ptr<nn::Layer> TensorParallelFactory::norm(const nn::BuildContext& context,
-                                                       const std::string& name) {
-  std::unique_ptr<nn::Layer> norm = inner().norm(context, name);
-  for (nn::Parameter* parameter : norm->parameters()) {
-    parameter->replicate({.group = std::string(kTensorGroup),
-                          .size = tp_.size(),
-                          .index = tp_.rank(),
-                          .gradients = layout_.splits_sequences() ? nn::CopyGradients::kPartial
-                                                                  : nn::CopyGradients::kEqual});
-  }
+                                                       const nn::NormSpec& spec) {
+  std::unique_ptr<nn::Layer> norm = inner().norm(context, spec);
+  // A rank has some tokens, or some heads: its part of the gradient is what those give.
+  const bool partial = layout_.splits_sequences() || spec.over == nn::NormOver::kHeads;
+  keep_whole(norm->parameters(), partial);
   return norm;
 }
+
+void TensorParallelFactory::keep_whole(const std::vector<nn::Parameter*>& parameters,
+                                       bool partial) const {
+  for (nn::Parameter* parameter : parameters) {
+    parameter->replicate(
+        {.group = std::string(kTensorGroup),
+         .size = tp_.size(),
+         .index = tp_.rank(),
+         .gradients = partial ? nn::CopyGradients::kPartial : nn::CopyGradients::kEqual});
+  }
+}
+
+// [region latents]
+std::unique_ptr<nn::Projections> TensorParallelFactory::token_linear(
+    const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) {
+  std::unique_ptr<nn::Projections> maps = inner().token_linear(context, specs);
+  keep_whole(maps->parameters(), layout_.splits_sequences());
+  return maps;
+}
+
+std::unique_ptr<nn::Layer> TensorParallelFactory::shared_by_heads(
+    const nn::BuildContext& /*context*/) {
+  return std::make_unique<SharedByHeads>(region_);
+}
+// [/region]
 
 std::unique_ptr<nn::Projections> TensorParallelFactory::column_linear(
     const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) {

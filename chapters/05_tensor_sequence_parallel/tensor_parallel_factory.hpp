@@ -44,8 +44,9 @@ inline constexpr std::string_view kHeadGroup = "key/value head";
 /// @brief Makes linear layers, token table and loss in parts, and everything else as the inner
 /// factory does, on this rank's heads and tokens.
 ///
-/// Norm weights are whole on every rank: with sequence parallelism their gradients are partial
-/// (nn::CopyGradients), so they have to be added up once per step.
+/// Norm weights are whole on every rank, and so are linear maps of single tokens. Those of queries and keys always have partial gradients
+/// (nn::CopyGradients), as ranks have other heads, and the others with sequence parallelism: these
+/// have to be added up once per step.
 class TensorParallelFactory : public nn::FactoryWrapper {
  public:
   /// @param inner              outlives this.
@@ -57,11 +58,15 @@ class TensorParallelFactory : public nn::FactoryWrapper {
                         SequenceParallel sequence_parallel, TensorOverlap overlap);
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
-                                                const std::string& name) override;
+                                                const nn::NormSpec& spec) override;
   [[nodiscard]] std::unique_ptr<nn::Projections> column_linear(
       const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
   [[nodiscard]] std::unique_ptr<nn::Layer> row_linear(const nn::BuildContext& context,
                                                       const nn::LinearSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<nn::Projections> token_linear(
+      const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
+  [[nodiscard]] std::unique_ptr<nn::Layer> shared_by_heads(
+      const nn::BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<nn::TokenEmbedding> embedding(
       const nn::BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<nn::Projections> tied_head(const nn::BuildContext& context,
@@ -72,6 +77,8 @@ class TensorParallelFactory : public nn::FactoryWrapper {
   [[nodiscard]] const TensorParallelLayout& layout() const { return layout_; }
 
  private:
+  void keep_whole(const std::vector<nn::Parameter*>& parameters, bool partial) const;
+
   Communicator tp_;
   TensorParallelLayout layout_;
   TensorOverlap overlap_;

@@ -29,7 +29,6 @@ void TensorParallelLayout::validate(const nn::ModelConfig& model) const {
         "--tp of at most {}.",
         tp, model.num_heads, model.num_heads));
   }
-  // --hidden is a multiple of --heads, so of --tp too.
   const std::pair<std::size_t, const char*> split[] = {{model.num_heads, "heads"},
                                                        {model.ffn_hidden_size, "ffn"}};
   for (const auto& [value, flag] : split) {

@@ -1,6 +1,7 @@
 #include "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/ops/embedding.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 #include "common/ops/token_check.hpp"
 
 namespace ultra::tensor_parallel {
@@ -15,7 +16,7 @@ double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targe
   const Tensor wide = cast(logits, accumulation_dtype(logits.dtype()));  // softmax and loss in f32
   const Range vocabulary = vocabulary_of(vocab_size_, tp_);
   const double loss =
-      has_streams(logits.device().kind())
+      has_streams(logits.device().kind()) || ops::sums_by_trees(logits.device())
           ? loss_on_device({wide, targets, vocabulary}, normalizer, tp_, saved.pass().loss_sum)
           : vocabulary_parallel_cross_entropy(wide, targets, vocabulary, normalizer, tp_);
   if (!wide.shares_storage(logits)) cast_into(logits, wide);

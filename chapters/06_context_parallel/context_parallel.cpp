@@ -63,10 +63,20 @@ void ContextParallel::add_flags(CLI::App& app, train::Setup& setup) {
 void ContextParallel::validate(train::Setup&) { options_.validate(); }
 
 void ContextParallel::validate_training(const train::Setup& setup) const {
+  train::reject_conflicts(conflicts(setup));
   layout_of(setup, options_).validate();
   const nn::ModelConfig& model = setup.train.model;
   expect_heads(options_.choice(), model.num_heads, model.num_kv_heads,
                setup.ranks_along(tensor_parallel::kAxis));
+}
+
+std::vector<train::Conflict> ContextParallel::conflicts(const train::Setup& setup) const {
+  const nn::LatentAttention& latent = setup.train.model.latent;
+  return {{.first = "--attention mla-absorbed",
+           .second = "--cp-method ulysses or ulysses+ring",
+           .reason = "it deals out heads, and the latent is one key for all of them. Choose "
+                     "--cp-method ring or all-gather, or --attention mla.",
+           .broken = latent.on && latent.absorbed && options_.choice().ulysses > 1}};
 }
 
 train::ExtraConfig ContextParallel::config(const train::Setup& setup) const {

@@ -36,6 +36,7 @@ class ContextParallel : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
   [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
   [[nodiscard]] std::optional<Axis> axis() const override;
   void configure_plan(train::Plan& plan, const train::Setup& setup) const override;

@@ -37,13 +37,15 @@ Tensor ContextAttention::forward(const Tensor& query, const Tensor& key, const T
 }
 
 nn::QkvGradients ContextAttention::backward(const Tensor& d_output, nn::Saved& saved) {
+  const bool values_are_keys = saved.get("key").shares_storage(saved.get("value"));
   const nn::QkvGradients gradients = method_->backward(d_output, scope(saved), saved);
   const auto positions = rotary_positions(saved);
   ops::rope_into(gradients.d_query, *rope_, positions, ops::Rotation::kBackward);
   ops::rope_into(gradients.d_key, *rope_, positions, ops::Rotation::kBackward);
   const DType dtype = d_output.dtype();
+  const bool one_sum = gradients.d_value.shares_storage(gradients.d_key) && values_are_keys;
   return {cast(gradients.d_query, dtype), cast(gradients.d_key, dtype),
-          cast(gradients.d_value, dtype)};
+          one_sum ? Tensor() : cast(gradients.d_value, dtype)};
 }
 
 std::unique_ptr<nn::AttentionCore> ContextParallelFactory::attention_core(

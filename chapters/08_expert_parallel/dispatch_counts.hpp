@@ -3,7 +3,9 @@
 /// Dispatch counts: how many rows travel to, and come from, the ranks that hold the experts.
 ///
 /// Without a capacity nobody knows beforehand how many tokens an expert gets. So before rows
-/// travel, their numbers do: the first, small all-to-all of every dispatch.
+/// travel, their numbers do: the first, small all-to-all of every dispatch. What arrives then stands
+/// rank by rank, and within a rank's rows expert by expert; grouped products need it expert by expert
+/// over all ranks. The same counts say where each segment of rows moves.
 ///
 /// Exercise 08.3 (`./workbook check 08.3`). Body: solutions/08_expert_parallel/dispatch_counts.cpp.
 /// Source: He et al. 2021, "FastMoE", arXiv 2103.13262, for the exchange (its expert_exchange); Gale
@@ -45,5 +47,17 @@ struct DispatchCounts {
 /// Cost: an all-to-all of one i32 per expert.
 [[nodiscard]] DispatchCounts dispatch_counts(std::span<const std::size_t> rows_per_expert,
                                              const Communicator& ep);
+
+/// @brief What arrives, in segments: the rows of one rank for one expert.
+struct RowSegments {
+  std::vector<std::size_t> rows;        ///< [ranks, local experts] of each segment
+  std::vector<std::size_t> by_ranks;    ///< likewise, its first row as it arrives
+  std::vector<std::size_t> by_experts;  ///< likewise, its first row in the order of the experts
+  bool operator==(const RowSegments&) const = default;
+};
+
+/// @brief The segments of an exchange. In both orders they stand without gaps; in that of the experts,
+/// an expert's segments come in the order of the ranks.
+[[nodiscard]] RowSegments row_segments(const DispatchCounts& counts);
 
 }  // namespace ultra::expert_parallel

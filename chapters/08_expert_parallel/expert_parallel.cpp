@@ -17,7 +17,7 @@
 #include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/mixture_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
@@ -59,13 +59,20 @@ void expect_mixture_of(const std::string& init, const ExpertParallelOptions& opt
         "the model of --init {0} is a mixture of experts. Add --experts {1} --top-k {2}.",
         in_quotes(init), stored->experts, stored->top_k));
   }
-  expect_same("--experts", options.moe.num_experts, "num_local_experts", stored->experts, init);
+  expect_same("--experts", options.moe.num_experts, stored->count, stored->experts, init);
   expect_same("--top-k", options.moe.top_k, "num_experts_per_tok", stored->top_k, init);
-  if (!stored->is_mixtral || options.moe.router == RouterKind::kSoftmax) return;
-  throw ConfigError(
-      fmt::format("--router is sigmoid, and the model of --init {} is a Mixtral, whose router is a "
-                  "softmax. Leave --router out.",
-                  in_quotes(init)));
+  if (!stored->is_published) return;
+  if (options.moe.router != RouterKind::kSoftmax) {
+    throw ConfigError(fmt::format(
+        "--router is sigmoid, and the router of --init {} is a softmax. Leave --router out.",
+        in_quotes(init)));
+  }
+  if (stored->top_k > 1) return;
+  throw ConfigError(fmt::format(
+      "the mixture of --init {} chooses one expert for each token (num_experts_per_tok 1), "
+      "which counts as a whole there, and by its affinity here. Choose a model with two or "
+      "more.",
+      in_quotes(init)));
 }
 
 /// Shares in percent; of many experts, the extremes.
@@ -122,11 +129,17 @@ std::vector<train::Conflict> ExpertParallel::conflicts(const train::Setup& setup
 }
 
 std::vector<train::NamedModel> ExpertParallel::named_models() const {
-  const MoeModel& mixtral = published_moe_models().front();
-  train::NamedModel named = train::in_flags({mixtral.shape.name, memory::config_of(mixtral.shape)});
-  named.flags.emplace_back("--experts", fmt::to_string(mixtral.moe.num_experts));
-  named.flags.emplace_back("--top-k", fmt::to_string(mixtral.moe.top_k));
-  return {named};
+  std::vector<train::NamedModel> all;
+  for (const auto& [dense, moe] : trainable_moe_models()) {
+    train::NamedModel named = train::in_flags(dense);
+    named.flags.emplace_back("--experts", fmt::to_string(moe.num_experts));
+    named.flags.emplace_back("--top-k", fmt::to_string(moe.top_k));
+    if (moe.expert_ffn != dense.config.ffn_hidden_size) {
+      named.flags.emplace_back("--expert-ffn", fmt::to_string(moe.expert_ffn));
+    }
+    all.push_back(std::move(named));
+  }
+  return all;
 }
 
 void ExpertParallel::check_ranks(train::Setup& setup) {

@@ -60,7 +60,7 @@ class ExpertParallel : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
-  /// @brief Mixtral 8x7B. Source: arXiv 2401.04088, table 1.
+  /// @brief Those of trainable_moe_models().
   [[nodiscard]] std::vector<train::NamedModel> named_models() const override;
   void check_ranks(train::Setup& setup) override;
   void validate_training(const train::Setup& setup) const override;

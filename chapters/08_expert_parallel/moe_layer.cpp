@@ -26,8 +26,9 @@ LocalExperts share_for(const nn::BuildContext& context, const MoeScope& scope) {
 std::unique_ptr<nn::Layer> make_shared_experts(const nn::BuildContext& context, std::size_t layer,
                                                const MoeConfig& config) {
   if (config.shared_experts == 0) return nullptr;
-  return std::make_unique<nn::SwigluFeedForward>(context, moe_prefix(layer) + ".shared_experts",
-                                                 config.shared_experts * config.expert_ffn);
+  return std::make_unique<nn::SwigluFeedForward>(
+      context, moe_prefix(context.config, layer) + ".shared_experts",
+      config.shared_experts * config.expert_ffn);
 }
 
 /// Keeps what other ranks have told.

@@ -72,6 +72,11 @@ class LadderOf final : public Ladder {
     if (entry.launchers.on(executor) == nullptr) {
       return "this build has no CUDA";
     }
+    if (executor == simt::Executor::kGpu) {
+      std::string why_not =
+          refuse_gpus_before(8, 0, "the kernels of ladders", "run them without --gpu, emulated");
+      if (!why_not.empty()) return why_not;
+    }
     return entry.refusal == nullptr ? std::string() : entry.refusal(sizes);
   }
 

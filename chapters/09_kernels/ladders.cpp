@@ -6,6 +6,7 @@ std::vector<std::unique_ptr<Ladder>> all_ladders() {
   std::vector<std::unique_ptr<Ladder>> ladders;
   ladders.push_back(matmul_fp32_ladder());
   ladders.push_back(matmul_bf16_ladder());
+  ladders.push_back(matmul_turned_ladder());
   ladders.push_back(split_k_ladder());
   ladders.push_back(matmul_fp8_ladder());
   ladders.push_back(transpose_ladder());

@@ -11,7 +11,7 @@ std::string refuse_long_rows(int length, int most, const RowHolder& holder) {
                            holder.unit, holder.name, most, holder.hint);
 }
 
-std::string refuse_gpus_before(int major, int minor, const char* feature) {
+std::string refuse_gpus_before(int major, int minor, const char* feature, const char* hint) {
   const std::vector<kernels::DeviceInfo> devices = kernels::list_devices();
   if (devices.empty()) {
     return {};
@@ -21,9 +21,8 @@ std::string refuse_gpus_before(int major, int minor, const char* feature) {
   if (found_major > major || (found_major == major && found_minor >= minor)) {
     return {};
   }
-  return fmt::format(
-      "{} has compute capability {}.{}, expected {}.{} or later for {}. Hint: run an earlier rung",
-      devices[0].name, found_major, found_minor, major, minor, feature);
+  return fmt::format("{} has compute capability {}.{}, expected {}.{} or later for {}. Hint: {}",
+                     devices[0].name, found_major, found_minor, major, minor, feature, hint);
 }
 
 }  // namespace ultra::ladders

@@ -62,7 +62,9 @@ struct RowHolder {
 /// @brief Why a rung refuses this machine's GPU when its compute capability is below major.minor;
 /// empty when it is not, or there is none.
 /// @param feature  what such a GPU does not have: "products of e4m3".
-[[nodiscard]] std::string refuse_gpus_before(int major, int minor, const char* feature);
+/// @param hint     what to do instead.
+[[nodiscard]] std::string refuse_gpus_before(int major, int minor, const char* feature,
+                                             const char* hint = "run an earlier rung");
 
 /// @brief A rung: what it is, and how to launch it.
 template <typename Problem>

@@ -15,8 +15,11 @@
 /// DelayedScaling recipe (amax_compute_algo "max", margin).
 
 #include <span>
+#include <vector>
 
 #include "chapters/10_mixed_precision/block_formats/scales.hpp"
+#include "common/comm/communicator.hpp"
+#include "common/tensor/device.hpp"
 
 namespace ultra::mixed_precision {
 
@@ -31,5 +34,18 @@ void note_amax(std::span<float> history, float amax);
 /// @brief The step is over: its maximum becomes the latest of the last H, the oldest is forgotten.
 /// @param history  [1 + H], changed: ready to gather the next step's maximum.
 void end_amax_step(std::span<float> history);
+
+/// @brief The step is over on all ranks that hold these tensors: each history ends its step with the
+/// largest magnitude that any of the ranks has noted. So all have the same scales, and a weight lies
+/// on one grid.
+///
+/// A largest magnitude that is no finite number says nothing of the steps to come, whose loss scale
+/// will be lower: the latest of the steps before, place 1, stands in for it.
+/// @param histories  each [1 + H], changed; of the same tensors in the same order on every rank.
+/// @param host       memory of the host, for what travels.
+/// Collective over ranks: Communicator::all_reduce with ReduceOp::kMax, once for all histories; on one
+/// rank nothing travels.
+void end_amax_steps(const std::vector<std::span<float>>& histories, const Communicator& ranks,
+                    const Device& host);
 
 }  // namespace ultra::mixed_precision

@@ -20,6 +20,8 @@
 #include "chapters/10_mixed_precision/mixed_precision.hpp"
 #include "chapters/11_five_d/planner/options/plan_options.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
+#include "chapters/11_five_d/stepper/step_through.hpp"
+#include "chapters/11_five_d/sums/tree_sums.hpp"
 #include "common/base/errors.hpp"
 #include "common/train/elsewhere/elsewhere.hpp"
 #include "common/train/options/flags.hpp"
@@ -105,8 +107,8 @@ train::Techniques techniques() {
                         tensor_parallel::technique(), context_parallel::technique(),
                         pipeline_parallel::technique(), pipeline_parallel::schedule_table(),
                         expert_parallel::technique(), mixed_precision::weight_export(),
-                        mixed_precision::technique(), combinations(), profile::technique(),
-                        planner::technique());
+                        mixed_precision::technique(), tree_sums(), combinations(),
+                        profile::technique(), planner::technique(), stepper::technique(techniques));
 }
 // [/region]
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Small integer helpers: checked conversions and rounded divisions.
+/// Small helpers for whole numbers: checked conversions and rounded divisions.
 
 #include <concepts>
 #include <cstddef>
@@ -18,6 +18,9 @@ template <std::integral To, std::integral From>
   }
   return static_cast<To>(value);
 }
+
+/// @brief A count for arithmetic in floating point.
+[[nodiscard]] constexpr double real(std::size_t count) { return static_cast<double>(count); }
 
 /// @brief Smallest q with q * b >= a, for b > 0.
 template <std::integral T>

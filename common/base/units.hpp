@@ -7,6 +7,10 @@
 
 namespace ultra {
 
+inline constexpr double kGB = 1e9;                        ///< bytes of a gigabyte
+inline constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;  ///< bytes of a gibibyte
+inline constexpr double kPercent = 100;                   ///< a share times this is its percentage
+
 /// @brief Bytes in decimal units with three significant digits: 1234567 -> "1.23 MB" (1 MB = 1e6 B).
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
 

@@ -10,7 +10,7 @@
 #include "common/base/errors.hpp"
 #include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
 #include "common/nn/initialization.hpp"
 
@@ -31,7 +31,7 @@ constexpr std::size_t kBlock = std::size_t{1} << 20;  // bytes
 
 }  // namespace
 
-nn::ModelConfig read_llama_config(FileLayer& files, const fs::path& folder) {
+nn::ModelConfig read_model_config(FileLayer& files, const fs::path& folder) {
   const fs::path path = folder / kConfig;
   if (!files.exists(path)) {
     throw FileError(fmt::format(
@@ -39,7 +39,7 @@ nn::ModelConfig read_llama_config(FileLayer& files, const fs::path& folder) {
         "{}, and {} or {} with its files.",
         folder.string(), kConfig, kConfig, kWeights, kIndex));
   }
-  return parse_llama_config(read_text(files, path, FileOf::kModel), path.string());
+  return parse_model_config(read_text(files, path, FileOf::kModel), path.string());
 }
 
 const std::vector<std::string>& companion_names() {
@@ -154,8 +154,8 @@ void LlamaFolder::expect_known(const nn::ModelConfig& model, std::string_view na
   if (model.tied_embeddings && name == kOutputMatrix) return;
   if (name.ends_with(".rotary_emb.inv_freq")) return;
   if (name.ends_with(".bias")) {
-    refuse(folder_,
-           fmt::format("they have {}, and this program's model has no biases.", shown_text(name)));
+    refuse(folder_, fmt::format("they have {}, and the model of config.json has no such bias.",
+                                shown_text(name)));
   }
   refuse(folder_,
          fmt::format("they have {}, which the model of config.json does not.", shown_text(name)));

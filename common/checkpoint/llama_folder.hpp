@@ -23,8 +23,8 @@
 namespace ultra::checkpoint {
 
 /// @brief The config.json of a folder.
-/// @throws FileError when there is none, or it is refused: see parse_llama_config().
-[[nodiscard]] nn::ModelConfig read_llama_config(FileLayer& files,
+/// @throws FileError when there is none, or it is refused: see parse_model_config().
+[[nodiscard]] nn::ModelConfig read_model_config(FileLayer& files,
                                                 const std::filesystem::path& folder);
 
 /// @brief A file that belongs to a model, and is neither its sizes nor its weights.

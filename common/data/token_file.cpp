@@ -129,7 +129,7 @@ class TokenFile : public TokenSource {
                          format_count(bytes), width, name_of(format), bytes, width, bytes % width));
     }
     size_ = (bytes - begin_) / width;
-    if (size_ == 0) refuse(path, "has no tokens. Give a file of some thousand.");
+    if (size_ == 0) refuse(path, "has no tokens. Give a file of a few thousand.");
   }
 
   std::size_t size() const override { return size_; }

@@ -8,7 +8,8 @@
 namespace ultra::gpu {
 
 int place_on_node(int rank) {
-  for (const char* const name : {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {
+  for (const char* const name :
+       {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}) {
     const char* const value = std::getenv(name);
     if (value == nullptr) continue;
     const std::string_view text = value;

@@ -4,8 +4,8 @@
 
 namespace ultra::gpu {
 
-/// @brief A process's number among those that mpirun has started on this machine, as it says in the
-/// environment (Open MPI, MPICH and its kin); without mpirun, `rank`.
+/// @brief A process's number among those that mpirun or srun has started on this machine, as it says in
+/// the environment (Open MPI, MPICH and its kin, Slurm); without either, `rank`.
 ///
 /// Rank modulo the number of GPUs would put two ranks on one GPU where mpirun deals ranks out to machines
 /// in turn.

@@ -64,7 +64,8 @@ struct QkvGradients {
 /// @brief Attention itself, between its projections: knows the positions of this rank's tokens.
 class AttentionCore : public Module {
  public:
-  /// @brief Attends; rotates query and key by their positions in place.
+  /// @brief Attends; rotates query and key by their positions in place. Value may be the key itself: then
+  /// values are the rotated keys.
   /// @param query  [batch, seq, heads, head_dim].
   /// @param key    [batch, seq, kv_heads, head_dim].
   /// @param value  [batch, seq, kv_heads, head_dim].
@@ -72,7 +73,8 @@ class AttentionCore : public Module {
   [[nodiscard]] virtual Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                        Saved& saved) = 0;
 
-  /// @brief Gradients of the unrotated query, key and value.
+  /// @brief Gradients of the unrotated query, key and value. Where value was the key, that of the key may
+  /// be the sum of both, and that of the value undefined.
   [[nodiscard]] virtual QkvGradients backward(const Tensor& d_output, Saved& saved) = 0;
 };
 

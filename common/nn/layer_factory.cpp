@@ -12,8 +12,8 @@
 
 namespace ultra::nn {
 
-std::unique_ptr<Layer> DenseFactory::norm(const BuildContext& context, const std::string& name) {
-  return std::make_unique<RmsNorm>(context, name);
+std::unique_ptr<Layer> DenseFactory::norm(const BuildContext& context, const NormSpec& spec) {
+  return std::make_unique<RmsNorm>(context, spec);
 }
 
 std::unique_ptr<Projections> DenseFactory::column_linear(const BuildContext& context,
@@ -28,6 +28,15 @@ std::unique_ptr<Layer> DenseFactory::row_linear(const BuildContext& context,
                                                 const LinearSpec& spec) {
   return std::make_unique<DenseLinear>(weight_spec(spec), context.device, context.precision,
                                        context.seed, context.values);
+}
+
+std::unique_ptr<Projections> DenseFactory::token_linear(const BuildContext& context,
+                                                        const std::vector<LinearSpec>& specs) {
+  return DenseFactory::column_linear(context, specs);
+}
+
+std::unique_ptr<Layer> DenseFactory::shared_by_heads(const BuildContext& /*context*/) {
+  return std::make_unique<Sequential>(std::vector<std::unique_ptr<Layer>>{});
 }
 
 std::unique_ptr<AttentionCore> DenseFactory::attention_core(const BuildContext& context) {
@@ -59,8 +68,8 @@ std::unique_ptr<LossLayer> DenseFactory::loss(const BuildContext& /*context*/) {
   return std::make_unique<CrossEntropyLoss>();
 }
 
-std::unique_ptr<Layer> FactoryWrapper::norm(const BuildContext& context, const std::string& name) {
-  return inner_.norm(context, name);
+std::unique_ptr<Layer> FactoryWrapper::norm(const BuildContext& context, const NormSpec& spec) {
+  return inner_.norm(context, spec);
 }
 
 std::unique_ptr<Projections> FactoryWrapper::column_linear(const BuildContext& context,
@@ -71,6 +80,15 @@ std::unique_ptr<Projections> FactoryWrapper::column_linear(const BuildContext& c
 std::unique_ptr<Layer> FactoryWrapper::row_linear(const BuildContext& context,
                                                   const LinearSpec& spec) {
   return inner_.row_linear(context, spec);
+}
+
+std::unique_ptr<Projections> FactoryWrapper::token_linear(const BuildContext& context,
+                                                          const std::vector<LinearSpec>& specs) {
+  return inner_.token_linear(context, specs);
+}
+
+std::unique_ptr<Layer> FactoryWrapper::shared_by_heads(const BuildContext& context) {
+  return inner_.shared_by_heads(context);
 }
 
 std::unique_ptr<AttentionCore> FactoryWrapper::attention_core(const BuildContext& context) {

@@ -37,6 +37,19 @@ struct LinearSpec {
   std::size_t output_heads = 0;  ///< equal parts of the output that stay together; 0: none do
 };
 
+/// @brief What a norm is over.
+enum class NormOver {
+  kTokens,  ///< the hidden dimension of each token
+  kHeads,   ///< each head of a query or a key, with one weight [head_dim] for all heads
+};
+
+/// @brief An RMSNorm with a weight.
+struct NormSpec {
+  std::string name;                   ///< of the weight
+  NormOver over = NormOver::kTokens;  ///< its length is hidden_size, or head_dim
+  std::size_t width = 0;              ///< its length where it is another one; 0: as `over` says
+};
+
 /// @brief Makes the parts of a model.
 ///
 /// A technique wraps a factory and overrides what it changes; wrappers compose. Compound parts
@@ -48,15 +61,22 @@ class LayerFactory {
  public:
   virtual ~LayerFactory() = default;
 
-  /// @brief RMSNorm over the hidden dimension.
+  /// @brief RMSNorm over the innermost dimension.
   [[nodiscard]] virtual std::unique_ptr<Layer> norm(const BuildContext& context,
-                                                    const std::string& name) = 0;
+                                                    const NormSpec& spec) = 0;
   /// @brief Linear maps that share their input; tensor parallelism splits their outputs.
   [[nodiscard]] virtual std::unique_ptr<Projections> column_linear(
       const BuildContext& context, const std::vector<LinearSpec>& specs) = 0;
   /// @brief A linear map; tensor parallelism splits its input.
   [[nodiscard]] virtual std::unique_ptr<Layer> row_linear(const BuildContext& context,
                                                           const LinearSpec& spec) = 0;
+  /// @brief Linear maps that share their input, of each token by itself; tensor parallelism leaves
+  /// them whole, as norms.
+  [[nodiscard]] virtual std::unique_ptr<Projections> token_linear(
+      const BuildContext& context, const std::vector<LinearSpec>& specs) = 0;
+  /// @brief What all heads of a token use as it is: a layer that changes nothing. Tensor parallelism
+  /// takes it to the ranks that have the heads, and adds up its gradient.
+  [[nodiscard]] virtual std::unique_ptr<Layer> shared_by_heads(const BuildContext& context) = 0;
   /// @brief Attention between its projections.
   [[nodiscard]] virtual std::unique_ptr<AttentionCore> attention_core(
       const BuildContext& context) = 0;
@@ -83,11 +103,14 @@ class LayerFactory {
 class DenseFactory : public LayerFactory {
  public:
   [[nodiscard]] std::unique_ptr<Layer> norm(const BuildContext& context,
-                                            const std::string& name) override;
+                                            const NormSpec& spec) override;
   [[nodiscard]] std::unique_ptr<Projections> column_linear(
       const BuildContext& context, const std::vector<LinearSpec>& specs) override;
   [[nodiscard]] std::unique_ptr<Layer> row_linear(const BuildContext& context,
                                                   const LinearSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<Projections> token_linear(
+      const BuildContext& context, const std::vector<LinearSpec>& specs) override;
+  [[nodiscard]] std::unique_ptr<Layer> shared_by_heads(const BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<AttentionCore> attention_core(const BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<Layer> feed_forward(const BuildContext& context,
                                                     std::size_t layer) override;
@@ -108,11 +131,14 @@ class FactoryWrapper : public LayerFactory {
   explicit FactoryWrapper(LayerFactory& inner) : inner_(inner) {}
 
   [[nodiscard]] std::unique_ptr<Layer> norm(const BuildContext& context,
-                                            const std::string& name) override;
+                                            const NormSpec& spec) override;
   [[nodiscard]] std::unique_ptr<Projections> column_linear(
       const BuildContext& context, const std::vector<LinearSpec>& specs) override;
   [[nodiscard]] std::unique_ptr<Layer> row_linear(const BuildContext& context,
                                                   const LinearSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<Projections> token_linear(
+      const BuildContext& context, const std::vector<LinearSpec>& specs) override;
+  [[nodiscard]] std::unique_ptr<Layer> shared_by_heads(const BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<AttentionCore> attention_core(const BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<Layer> feed_forward(const BuildContext& context,
                                                     std::size_t layer) override;

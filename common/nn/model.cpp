@@ -29,15 +29,16 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
                                   to_string(precision.compute), to_string(precision.compute),
                                   to_string(precision.parameters)));
   }
-  const BuildContext context{config_,
-                             device,
-                             precision,
-                             seed,
-                             std::make_shared<const ops::RopeTable>(
-                                 device, accumulation_dtype(precision.compute), config_.head_dim(),
-                                 config_.max_seq_len, config_.rope_theta),
-                             factory,
-                             values};
+  const BuildContext context{
+      config_,
+      device,
+      precision,
+      seed,
+      std::make_shared<const ops::RopeTable>(
+          device, accumulation_dtype(precision.compute), config_.core_head_dim(),
+          config_.max_seq_len, config_.rope_theta, config_.rope_scaling, config_.rotated_dim()),
+      factory,
+      values};
   if (stage.has_embedding) {
     embedding_ = factory.embedding(context);
     if (config_.tied_embeddings && !stage.has_head) {
@@ -68,7 +69,7 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
 }
 
 void Model::make_head(const BuildContext& context) {
-  final_norm_ = context.factory.norm(context, "model.norm.weight");
+  final_norm_ = context.factory.norm(context, {.name = "model.norm.weight"});
   if (config_.tied_embeddings && embedding_) {
     head_ = context.factory.tied_head(context, *embedding_->parameters().front());
   } else {

@@ -2,7 +2,7 @@
 
 namespace ultra::nn {
 
-const std::vector<NamedModel>& llama_models() {
+const std::vector<NamedModel>& published_models() {
   static const std::vector<NamedModel> models = {
       {"llama-1b",
        {.vocab_size = 128256,
@@ -40,6 +40,41 @@ const std::vector<NamedModel>& llama_models() {
         .num_heads = 128,
         .num_kv_heads = 8,
         .ffn_hidden_size = 53248}},
+      {"qwen2.5-0.5b",
+       {.vocab_size = 151936,
+        .hidden_size = 896,
+        .num_layers = 24,
+        .num_heads = 14,
+        .num_kv_heads = 2,
+        .ffn_hidden_size = 4864,
+        .tied_embeddings = true,
+        .qkv_bias = true}},
+      {"qwen2.5-7b",
+       {.vocab_size = 152064,
+        .hidden_size = 3584,
+        .num_layers = 28,
+        .num_heads = 28,
+        .num_kv_heads = 4,
+        .ffn_hidden_size = 18944,
+        .qkv_bias = true}},
+      {"qwen3-0.6b",
+       {.vocab_size = 151936,
+        .hidden_size = 1024,
+        .num_layers = 28,
+        .num_heads = 16,
+        .num_kv_heads = 8,
+        .ffn_hidden_size = 3072,
+        .tied_embeddings = true,
+        .head_size = 128,
+        .qk_norm = true}},
+      {"qwen3-8b",
+       {.vocab_size = 151936,
+        .hidden_size = 4096,
+        .num_layers = 36,
+        .num_heads = 32,
+        .num_kv_heads = 8,
+        .ffn_hidden_size = 12288,
+        .qk_norm = true}},
   };
   return models;
 }

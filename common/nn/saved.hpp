@@ -31,7 +31,7 @@ struct Pass {
   std::shared_ptr<const TokenPlaces> places = {};  ///< of its tokens; null: whole sequences, each
                                                    ///< one document
   double* loss_terms = nullptr;  ///< sum of what layers add to the loss; null: nobody asks
-  Tensor loss_sum = {};          ///< [1] of f64 on a device with streams: where the head's loss is
+  Tensor loss_sum = {};          ///< [ops::digits_of_sums] of f64: where the head's loss is
                                  ///< added up; undefined: it is returned
 
   /// @brief Adds a layer's own term to the loss, like the head's a share of a sum over ranks: once,

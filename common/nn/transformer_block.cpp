@@ -6,16 +6,26 @@
 
 #include "common/nn/collect.hpp"
 #include "common/nn/layers/attention_layer.hpp"
+#include "common/nn/layers/latent_attention.hpp"
 #include "common/ops/elementwise.hpp"
 
 namespace ultra::nn {
+namespace {
+
+std::unique_ptr<Layer> make_attention(const BuildContext& context, std::size_t layer) {
+  if (context.config.latent.on) return std::make_unique<LatentSelfAttention>(context, layer);
+  return std::make_unique<SelfAttention>(context, layer);
+}
+
+}  // namespace
 
 TransformerBlock::TransformerBlock(const BuildContext& context, std::size_t layer)
     : attention_norm_(context.factory.norm(
-          context, fmt::format("model.layers.{}.input_layernorm.weight", layer))),
-      attention_(std::make_unique<SelfAttention>(context, layer)),
+          context, {.name = fmt::format("model.layers.{}.input_layernorm.weight", layer)})),
+      attention_(make_attention(context, layer)),
       ffn_norm_(context.factory.norm(
-          context, fmt::format("model.layers.{}.post_attention_layernorm.weight", layer))),
+          context,
+          {.name = fmt::format("model.layers.{}.post_attention_layernorm.weight", layer)})),
       feed_forward_(context.factory.feed_forward(context, layer)) {}
 
 Tensor TransformerBlock::forward(const Tensor& x, Saved& saved) {

@@ -4,6 +4,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/ops/backend/backend.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 #include "common/ops/token_check.hpp"
 
 namespace ultra::ops {
@@ -33,7 +34,7 @@ double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, 
 
 void cross_entropy_into_gradient(const Tensor& loss, const Tensor& logits, const Tensor& targets,
                                  double normalizer, Write write) {
-  expect_tensor("loss of cross_entropy", loss, {1}, DType::kF64);
+  expect_tensor("loss of cross_entropy", loss, {digits_of_sums(logits.device())}, DType::kF64);
   check_operands(logits, targets, normalizer);
   backend_of(logits.device()).cross_entropy_into(loss, logits, targets, normalizer, write);
 }

@@ -28,7 +28,7 @@ inline constexpr std::int32_t kNoTarget = -1;
                                                  double normalizer);
 
 /// @brief The same, whose loss is written or added to a number on the device: nobody waits.
-/// @param loss  [1] of f64, on the logits' device.
+/// @param loss  [digits_of_sums()] of f64, on the logits' device.
 void cross_entropy_into_gradient(const Tensor& loss, const Tensor& logits, const Tensor& targets,
                                  double normalizer, Write write);
 

@@ -2,6 +2,7 @@
 
 #include "common/ops/backend/backend.hpp"
 #include "common/ops/dtype_check.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::ops {
 
@@ -29,7 +30,7 @@ void write_or_add(const Tensor& a, const Tensor& b, Write write) {
 void scale_into(const Tensor& a, double factor) { backend_of(a.device()).scale(a, factor); }
 
 void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) {
-  expect_tensor("sum of sum_of_squares_into", sum, {1}, DType::kF64);
+  expect_tensor("sum of sum_of_squares_into", sum, {digits_of_sums(x.device())}, DType::kF64);
   backend_of(x.device()).sum_of_squares_into(sum, x, write);
 }
 

@@ -27,7 +27,7 @@ void scale_into(const Tensor& a, double factor);
 [[nodiscard]] double sum_of_squares(const Tensor& x);
 
 /// @brief sum = or += the sum of the squares of all elements of x; nobody waits.
-/// @param sum  [1] of f64, on x's device.
+/// @param sum  [digits_of_sums()] of f64, on x's device.
 void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write);
 
 }  // namespace ultra::ops

@@ -37,6 +37,13 @@ bool holds_products(const Tensor& out, const Tensor& a) {
   return out.dtype() == a.dtype() || out.dtype() == accumulation_dtype(a.dtype());
 }
 
+/// [1, count] of ones: a product with it repeats rows, or sums them.
+Tensor ones(std::size_t count, const Tensor& like) {
+  const Tensor row = Tensor::empty(like.device(), {1, count}, like.dtype());
+  row.fill(1.0);
+  return row;
+}
+
 }  // namespace
 
 void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
@@ -71,6 +78,18 @@ Tensor as_matrix(const Tensor& x) {
   const std::size_t columns = x.size(-1);
   // Not numel / columns: rows without columns are rows too.
   return x.view({x.shape().with(-1, 1).numel(), columns});
+}
+
+void add_bias(const Tensor& y, const Tensor& bias) {
+  const Tensor rows = as_matrix(y);
+  matmul_into(rows, ones(rows.size(0), y), Transpose::kYes, bias.view({1, bias.numel()}),
+              Transpose::kNo, Write::kAccumulate);
+}
+
+void sum_rows_into(const Tensor& sum, const Tensor& d_y, Write write) {
+  const Tensor rows = as_matrix(d_y);
+  matmul_into(sum.view({1, sum.numel()}), ones(rows.size(0), d_y), Transpose::kNo, rows,
+              Transpose::kNo, write);
 }
 
 }  // namespace ultra::ops

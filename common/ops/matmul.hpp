@@ -37,4 +37,14 @@ void matmul_into(const Tensor& out, const Tensor& a, Transpose transpose_a, cons
 /// @brief All leading dimensions folded into one: [batch, seq, hidden] -> [batch * seq, hidden].
 [[nodiscard]] Tensor as_matrix(const Tensor& x);
 
+/// @brief Adds a bias to every row, in place.
+/// @param y     [.., features].
+/// @param bias  [features].
+void add_bias(const Tensor& y, const Tensor& bias);
+
+/// @brief Writes the sum of all rows, or adds it: the gradient of a bias.
+/// @param sum  [features].
+/// @param d_y  [.., features].
+void sum_rows_into(const Tensor& sum, const Tensor& d_y, Write write);
+
 }  // namespace ultra::ops

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Softmax whose terms are in several places, on a device with streams: nobody waits. What happens between
-/// the places is their caller's.
+/// Softmax whose terms are in several places, on a device with streams: nobody waits; or on a CPU
+/// whose sums follow trees. What happens between the places is their caller's.
 
 #include "common/ops/attention.hpp"
 #include "common/ops/matmul.hpp"
@@ -17,7 +17,7 @@ struct LogitsOfPart {
 };
 
 /// @brief [tokens] The highest logit of each token; minus infinity in a part without tokens.
-/// @throws InternalError on the CPU, whose code reads the logits itself.
+/// @throws InternalError on another CPU, whose code reads the logits itself.
 [[nodiscard]] Tensor highest_logits(const LogitsOfPart& part);
 
 /// @brief Replaces logits by e^(logit - highest).

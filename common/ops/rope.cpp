@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "common/base/errors.hpp"
 #include "common/ops/backend/backend.hpp"
@@ -10,8 +11,20 @@
 
 namespace ultra::ops {
 
+double RopeScaling::operator()(double frequency) const {
+  // How often the rotation goes round in the original sequence.
+  const double waves = static_cast<double>(original_positions) * frequency / (2 * std::numbers::pi);
+  if (waves > high_frequency_factor) return frequency;
+  if (waves < low_frequency_factor) return frequency / factor;
+  const double kept =
+      (waves - low_frequency_factor) / (high_frequency_factor - low_frequency_factor);
+  return (1 - kept) * frequency / factor + kept * frequency;
+}
+
 RopeTable::RopeTable(const Device& device, DType dtype, std::size_t head_dim,
-                     std::size_t num_positions, double theta) {
+                     std::size_t num_positions, double theta,
+                     const std::optional<RopeScaling>& scaling, std::size_t rotated) {
+  if (rotated == 0) rotated = head_dim;
   if (head_dim % 2 != 0) {
     throw ConfigError(
         fmt::format("rotary embedding needs an even head dimension, found {}", head_dim));
@@ -24,8 +37,10 @@ RopeTable::RopeTable(const Device& device, DType dtype, std::size_t head_dim,
     const HostView<T> cosines(cosines_, HostAccess::kWrite);
     const HostView<T> sines(sines_, HostAccess::kWrite);
     for (std::size_t i = 0; i < half; ++i) {
-      const double frequency =
-          std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+      const double unscaled =
+          std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(rotated));
+      const double turning = scaling ? (*scaling)(unscaled) : unscaled;
+      const double frequency = 2 * i < rotated ? turning : 0;
       for (std::size_t p = 0; p < num_positions; ++p) {
         const double angle = static_cast<double>(p) * frequency;
         cosines[p * half + i] = static_cast<T>(std::cos(angle));

@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
+#include "common/ops/rope_scaling.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::ops {
@@ -19,9 +21,12 @@ class RopeTable {
   /// @param head_dim       even number of elements per head.
   /// @param num_positions  positions 0 to num_positions - 1 can be rotated.
   /// @param theta          base of the frequencies, 10000 in the paper.
+  /// @param scaling        of the frequencies; absent: they stay as they are.
+  /// @param rotated        even number of elements per head that are rotated, the first half of them
+  ///                       in front of each half of the head; 0: all.
   /// @throws ConfigError when head_dim is odd.
   RopeTable(const Device& device, DType dtype, std::size_t head_dim, std::size_t num_positions,
-            double theta);
+            double theta, const std::optional<RopeScaling>& scaling = {}, std::size_t rotated = 0);
 
   /// @brief [num_positions, head_dim / 2], cosines.
   [[nodiscard]] const Tensor& cosines() const { return cosines_; }

@@ -82,8 +82,13 @@ void Optimizer::step(std::span<const TensorUpdate> updates, double learning_rate
 void Optimizer::step_as_whole(std::span<const TensorUpdate> updates,
                               std::span<const Tensor> directions, const StepConstants& constants) {
   whole_->transform(directions, [this](const Tensor& matrix) { rule_->transform(matrix); });
+  const bool borrows = store_->lends_weights();
+  if (borrows)
+    store_->end_step();  // and once more over all tensors, which come again with their weights
   for (std::size_t i = 0; i < updates.size(); ++i) {
+    if (borrows) static_cast<void>(store_->borrow(i));
     if (directions[i].defined()) step_along(i, updates[i], directions[i], constants);
+    if (borrows) store_->give_back(i);
   }
 }
 

@@ -34,7 +34,7 @@ class StateStore {
   [[nodiscard]] virtual std::size_t size() const = 0;
 
   /// @brief The states of tensor `i`, on the device, to be updated in place; valid until it is given
-  /// back. Within a step tensors are borrowed in their order, each once.
+  /// back. Before end_step() tensors are borrowed in their order, each once.
   [[nodiscard]] virtual std::span<const Tensor> borrow(std::size_t i) = 0;
 
   /// @brief The states of tensor `i` have their new values; the borrower has let go of them.
@@ -42,6 +42,9 @@ class StateStore {
 
   /// @brief Ends a step: the new values of all states are where they belong.
   virtual void end_step() {}
+
+  /// @brief Whether the weights are there only while a tensor's states are lent, too.
+  [[nodiscard]] virtual bool lends_weights() const { return false; }
 
   /// @brief Copies the states of tensor `i`, between steps.
   /// @param out  in the tensor's shape, on the CPU.

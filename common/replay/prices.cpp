@@ -1,4 +1,5 @@
 #include "common/replay/prices.hpp"
+#include "common/base/numeric.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +9,6 @@
 
 namespace ultra::replay {
 namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 double memory_seconds(const GpuType& gpu, double bytes) {
   return bytes / (gpu.memory_bandwidth * gpu.efficiency.memory);

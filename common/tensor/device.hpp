@@ -25,11 +25,11 @@ namespace ultra {
 /// streams that only write down what they are given: no user has it.
 enum class DeviceKind { kCpu, kCuda, kEmulated, kMeta };
 
-/// @brief Whose matrix products a GPU computes. The emulated device has ours alone, the CPU its BLAS.
+/// @brief Whose matrix products a device computes. The emulated device has ours alone.
 enum class MatmulLibrary {
-  kAny,     ///< the vendor's where it is there, else ours
+  kAny,     ///< the vendor's where it is there, else ours; the CPU's BLAS
   kVendor,  ///< cuBLASLt
-  kOurs     ///< the ladders of kernels/
+  kOurs     ///< the ladders of kernels/; on the CPU all sums are by ops::SumTree then
 };
 
 /// @brief "cpu", "cuda", "emulated" or "meta".

@@ -4,8 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -16,9 +20,10 @@
 namespace ultra {
 namespace {
 
-/// A large model takes minutes: a user who stops the program waits for so many elements, some
-/// milliseconds.
-constexpr std::size_t kElementsBetweenLooks = std::size_t{1} << 16;
+/// A user who stops the program waits for so many elements, a tenth of a second on one core.
+constexpr std::size_t kElementsBetweenLooks = std::size_t{1} << 22;
+/// Fewer are drawn sooner than a thread begins.
+constexpr std::size_t kLeastOfAThread = std::size_t{1} << 16;
 
 std::array<std::uint32_t, 2> multiply_wide(std::uint32_t a, std::uint32_t b) {
   const std::uint64_t product = static_cast<std::uint64_t>(a) * b;
@@ -38,6 +43,46 @@ void expect_part(const Shape& global_shape, std::span<const Range> shard) {
     if (shard[d].begin <= shard[d].end && shard[d].end <= extent) continue;
     throw ShapeError(fmt::format("shard [{}, {}) of dimension {} does not fit {}", shard[d].begin,
                                  shard[d].end, d, global_shape.str()));
+  }
+}
+
+/// Elements of a part of a tensor, in order: runs of neighbours in the whole.
+class Elements {
+ public:
+  Elements(const Shape& global_shape, std::span<const Range> shard)
+      : strides_(contiguous_strides(global_shape)), shard_(shard) {}
+
+  /// Neighbours from an element of the part on: the first one's index in the whole, and how many.
+  [[nodiscard]] std::pair<std::uint64_t, std::size_t> run_at(std::size_t element) const {
+    if (shard_.empty()) return {0, 1};
+    std::uint64_t index = 0;
+    std::size_t rest = element;
+    for (std::size_t d = shard_.size(); d-- > 0;) {
+      index += (shard_[d].begin + rest % shard_[d].size()) * strides_[static_cast<int>(d)];
+      rest /= shard_[d].size();
+    }
+    const std::size_t columns = shard_.back().size();
+    return {index, columns - element % columns};
+  }
+
+ private:
+  Shape strides_;
+  std::span<const Range> shard_;
+};
+
+/// Calls draw(begin, end) for the parts of [0, count), on all cores where they are worth it.
+void draw_on_all_cores(std::size_t count,
+                       const std::function<void(std::size_t, std::size_t)>& draw) {
+  const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
+  for (std::size_t first = 0; first < count; first += kElementsBetweenLooks) {
+    throw_if_interrupted();
+    const std::size_t here = std::min(kElementsBetweenLooks, count - first);
+    const std::size_t parts = std::clamp<std::size_t>(here / kLeastOfAThread, 1, cores);
+    std::vector<std::jthread> others;
+    for (std::size_t part = 1; part < parts; ++part) {
+      others.emplace_back(draw, first + here * part / parts, first + here * (part + 1) / parts);
+    }
+    draw(first, first + here / parts);
   }
 }
 
@@ -68,12 +113,14 @@ std::array<std::uint64_t, 2> PhiloxStream::words(std::uint64_t block) const {
           (static_cast<std::uint64_t>(w[2]) << 32) | w[3]};
 }
 
-double PhiloxStream::normal(std::uint64_t index) const {
-  const auto [a, b] = words(index / 2);
+std::array<double, 2> PhiloxStream::normal_pair(std::uint64_t pair) const {
+  const auto [a, b] = words(pair);
   const double radius = std::sqrt(-2.0 * std::log(to_unit(a)));
   const double angle = 2.0 * std::numbers::pi * to_unit(b);
-  return index % 2 == 0 ? radius * std::cos(angle) : radius * std::sin(angle);
+  return {radius * std::cos(angle), radius * std::sin(angle)};
 }
+
+double PhiloxStream::normal(std::uint64_t index) const { return normal_pair(index / 2)[index % 2]; }
 
 double PhiloxStream::uniform(std::uint64_t index) const {
   return to_unit(words(index / 2)[index % 2]);
@@ -111,24 +158,24 @@ void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& glo
                                  first + out.numel(), count));
   }
   if (!has_numbers(out.device().kind())) return;
-  const Shape global_strides = contiguous_strides(global_shape);
+  const Elements elements(global_shape, shard);
   dispatch_stored(out.dtype(), [&]<class T>() {
     using Compute = std::conditional_t<HalfScalar<T>, float, T>;
     const HostView<T> view(out, HostAccess::kWrite);
     const std::span<T> values = view.span();
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (i % kElementsBetweenLooks == 0) throw_if_interrupted();
-      std::size_t rest = first + i;
-      std::uint64_t global_index = 0;
-      for (int d = static_cast<int>(shard.size()) - 1; d >= 0; --d) {
-        const Range& range = shard[static_cast<std::size_t>(d)];
-        global_index += (range.begin + rest % range.size()) * global_strides[d];
-        rest /= range.size();
+    draw_on_all_cores(values.size(), [&](std::size_t begin, std::size_t end) {
+      while (begin < end) {
+        const auto [index, length] = elements.run_at(first + begin);
+        const std::span<T> run = values.subspan(begin, std::min(length, end - begin));
+        std::array<double, 2> pair{};
+        for (std::size_t i = 0; i < run.size(); ++i) {
+          if (i == 0 || (index + i) % 2 == 0) pair = stream.normal_pair((index + i) / 2);
+          // By way of f32, so that two bytes hold the rounded f32 number of another precision.
+          run[i] = number_as<T>(static_cast<Compute>(standard_deviation * pair[(index + i) % 2]));
+        }
+        begin += run.size();
       }
-      // By way of f32, so that two bytes hold the rounded f32 number of another precision.
-      values[i] =
-          number_as<T>(static_cast<Compute>(standard_deviation * stream.normal(global_index)));
-    }
+    });
   });
 }
 

@@ -30,6 +30,9 @@ class PhiloxStream {
   /// @brief The index-th standard normal number (Box-Muller, 53-bit uniforms).
   [[nodiscard]] double normal(std::uint64_t index) const;
 
+  /// @brief Normal numbers 2 pair and 2 pair + 1, for the price of one.
+  [[nodiscard]] std::array<double, 2> normal_pair(std::uint64_t pair) const;
+
   /// @brief The index-th uniform number in (0, 1).
   [[nodiscard]] double uniform(std::uint64_t index) const;
 
@@ -45,7 +48,7 @@ class PhiloxStream {
 
 /// @brief Fills a shard of a tensor with mean-zero normal numbers, keyed by global element index.
 ///
-/// Elements of two bytes are the f32 numbers, rounded.
+/// Elements of two bytes are the f32 numbers, rounded. Large tensors are filled by all cores.
 /// @param out           contiguous tensor whose extents are the sizes of `shard`.
 /// @param global_shape  shape of the whole tensor.
 /// @param shard         the index range of each dimension that `out` holds.

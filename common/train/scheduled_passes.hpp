@@ -38,7 +38,7 @@ struct ScheduledPasses {
   nn::Saved::Mode saved = nn::Saved::Mode::kKeep;  ///< kDiscard: no backward pass follows
   std::span<const std::unique_ptr<StepObserver>> observers = {};  ///< told of each action
   double loss_scale = 1.0;  ///< factor on all gradients; the loss that is returned is without it
-  Tensor loss_sum = {};     ///< [1] of f64: where a device with streams adds up its losses, with
+  Tensor loss_sum = {};     ///< [ops::digits_of_sums] of f64: where a device adds up losses, with
                             ///< the scale; undefined: the host reads each
 };
 

@@ -1,8 +1,10 @@
 #include "common/train/step.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "common/ops/sums/exact_sum.hpp"
 #include "common/train/run/divergence.hpp"
 
 namespace ultra::train {
@@ -92,13 +94,14 @@ double Step::validate(const data::Sampler& sampler, std::size_t batches) {
   for (std::size_t batch = 0; batch < batches; ++batch) {
     loss += pass_forward(share, batch, forwards, sums.loss_on_device());
   }
-  loss += sums.read().back();
+  std::vector<double> own = sums.read();
+  own.back() += loss;
   for (const auto& states : parts_.states) states->passes_begin(plan_.schedule);
   for (const auto& observer : parts_.observers) observer->validation_ends();
   *plan_.counters = counted;
-  if (!plan_.counts_loss()) loss = 0;
-  sum_over(plan_.ranks().labeled("validation loss"), std::span(&loss, 1));
-  return loss / static_cast<double>(batches);
+  if (!plan_.counts_loss()) std::ranges::fill(own, 0.0);
+  sum_over(plan_.ranks().labeled("validation loss"), own);
+  return ops::rounded_sums(own, own.size()).back() / static_cast<double>(batches);
 }
 
 double Step::pass_forward(const data::Sampler& share, std::size_t batch,
@@ -157,8 +160,11 @@ StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
     parts_.states[group]->add_squares(updates[group], numbers_, sums_);
   }
   std::vector<double> sums = sums_.read();
-  sums.back() = plan_.counts_loss() ? local_loss(own_loss, sums.back()) : 0.0;
+  const std::size_t digits = ops::digits_of_sums(context_.device);
+  sums.back() = local_loss(own_loss, sums.back());
+  if (!plan_.counts_loss()) std::ranges::fill(std::span(sums).last(digits), 0.0);
   sum_over(plan_.in_step.labeled("loss and norm"), sums);
+  sums = ops::rounded_sums(sums, digits);
   return {.loss = sums.back(), .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
 }
 

@@ -7,7 +7,7 @@
 
 window.workbookModules =
     {};  // name -> base64 of the deflated module; scripts of assets/modules set it
-window.workbookFigures = {};  // name -> { controls, question, draw }; the figures' scripts set it
+window.workbookFigures = {};  // name -> { controls, question, draw }, without a module { answer } too; the figures' scripts set it
 
 (() => {
   const up = window.workbookUp;
@@ -122,6 +122,8 @@ window.workbookFigures = {};  // name -> { controls, question, draw }; the figur
     html,
     svg,
     ask,
+    loadScript: (path) => loadScript(`${up}${path}`),
+    inflated,
     digits,
     bytes: (value) => scaled(value, ["B", "kB", "MB", "GB", "TB", "PB", "EB"], 1000),
     count: (value) => scaled(value, ["", "thousand", "million", "billion", "trillion"], 1000),
@@ -234,8 +236,9 @@ window.workbookFigures = {};  // name -> { controls, question, draw }; the figur
           const question = figure.question(state);
           const text = JSON.stringify(question);
           const known = section.workbookAnswer && text === answered;
-          const answer =
-              known ? section.workbookAnswer : await ask(section.dataset.module, question);
+          const answer = known ? section.workbookAnswer :
+              figure.answer    ? await figure.answer(question) :
+                                 await ask(section.dataset.module, question);
           if (ticket !== asked) return;
           answered = text;
           problem.hidden = true;

@@ -106,11 +106,10 @@ std::size_t alignment_of(const void* address) {
 }
 
 // All that the choice of an algorithm depends on.
-using Key = std::array<std::size_t, 13>;
+using Key = std::array<std::size_t, 12>;
 
-Key key_of(const VendorProduct& of, int gpu) {
-  return {static_cast<std::size_t>(gpu),
-          of.rows,
+Key key_of(const VendorProduct& of) {
+  return {of.rows,
           of.columns,
           of.depth,
           static_cast<std::size_t>(of.factors),
@@ -181,6 +180,9 @@ class Plan {
       return static_cast<std::uint32_t>(alignment_of(address));
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+    // Parts of the depth are added up in the type of sums, not in that of the result.
+    set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment(of.b.data));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment(of.a.data));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment(of.out));
@@ -201,40 +203,41 @@ class Plan {
   cublasLtMatmulHeuristicResult_t algorithm_{};
 };
 
-// Handles and memory last as long as the program: the driver takes them back at its end, when it is
-// too late to call the library.
+// Of one GPU: ranks that are threads wait for those on the same one alone. Handles and memory last as
+// long as the program: the driver takes them back at its end, when it is too late to call the library.
 class Plans {
  public:
   void launch(const VendorProduct& of, cudaStream_t stream) {
-    int gpu = 0;
-    check(cudaGetDevice(&gpu), "cudaGetDevice");
     const std::scoped_lock lock(mutex_);
-    cublasLtHandle_t& handle = handles_[gpu];
-    if (handle == nullptr) {
-      check(library().create(&handle), "cublasLtCreate");
+    if (handle_ == nullptr) {
+      check(library().create(&handle_), "cublasLtCreate");
     }
-    void*& workspace = workspaces_[{gpu, stream}];
+    void*& workspace = workspaces_[stream];
     if (workspace == nullptr) {
       check(cudaMalloc(&workspace, kWorkspaceBytes), "cudaMalloc of cuBLASLt's workspace");
     }
-    const Key key = key_of(of, gpu);
+    const Key key = key_of(of);
     auto plan = plans_.find(key);
     if (plan == plans_.end()) {
-      plan = plans_.emplace(key, std::make_unique<Plan>(handle, of)).first;
+      plan = plans_.emplace(key, std::make_unique<Plan>(handle_, of)).first;
     }
-    plan->second->launch(handle, of, workspace, stream);
+    plan->second->launch(handle_, of, workspace, stream);
   }
 
  private:
   std::mutex mutex_;
-  std::map<int, cublasLtHandle_t> handles_;
-  std::map<std::pair<int, cudaStream_t>, void*> workspaces_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::map<cudaStream_t, void*> workspaces_;
   std::map<Key, std::unique_ptr<Plan>> plans_;
 };
 
-Plans& plans() {
-  static auto* const made = new Plans;
-  return *made;
+Plans& plans_of_current_gpu() {
+  int gpu = 0;
+  check(cudaGetDevice(&gpu), "cudaGetDevice");
+  static std::mutex mutex;
+  static auto* const made = new std::map<int, Plans>;
+  const std::scoped_lock lock(mutex);
+  return (*made)[gpu];
 }
 
 }  // namespace
@@ -245,7 +248,7 @@ void vendor_product(const VendorProduct& product, const simt::Queue& queue) {
   if (!library().why_missing().empty()) {
     throw simt::SimtError(simt::Fault::kCuda, library().why_missing());
   }
-  plans().launch(product, static_cast<cudaStream_t>(queue.stream.handle));
+  plans_of_current_gpu().launch(product, static_cast<cudaStream_t>(queue.stream.handle));
 }
 
 }  // namespace ultra::kernels

@@ -2,7 +2,7 @@
 /// @file
 /// Copies from global to shared memory that go past the registers and take place while the thread goes
 /// on, on every executor: copy_async(), commit_copies(), wait_copies(). They are cp.async, which any
-/// GPU since the A100 has.
+/// GPU since the A100 has; older ones (compute capability below 8.0) stop.
 ///
 /// The rule: copies are gathered into groups; a thread waits for its own groups, the oldest first. What
 /// a copy has written is there for the thread that issued it after its wait, for the others after a
@@ -22,6 +22,8 @@ __device__ __forceinline__ unsigned shared_address(const void* shared) {
 }
 
 }  // namespace gpu
+
+#if __CUDA_ARCH__ >= 800 || !defined(__CUDA_ARCH__)
 
 /// @brief Begins to copy 4, 8 or 16 bytes from global to shared memory; both addresses are multiples of
 /// `bytes`. 16 bytes go past the first-level cache.
@@ -65,6 +67,20 @@ template <int pending>
 __device__ __forceinline__ void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
+
+#else
+
+template <int bytes>
+__device__ __forceinline__ void copy_async(void*, const void*, int = bytes) {
+  __trap();
+}
+
+__device__ __forceinline__ void commit_copies() {}
+
+template <int pending>
+__device__ __forceinline__ void wait_copies() {}
+
+#endif
 
 }  // namespace ultra::simt
 

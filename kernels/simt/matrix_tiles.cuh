@@ -61,15 +61,19 @@ __device__ __forceinline__ void load_matrix_x2_transposed(unsigned (&registers)[
 }
 
 /// @brief d = a b + c with bf16 a [16, 16] and b [16, 8], and c and d [16, 8] in float. d may be c. All
-/// lanes of the warp call it.
+/// lanes of the warp call it. GPUs before compute capability 8.0 have no such instruction, and stop.
 __device__ __forceinline__ void multiply_accumulate(float (&d)[4], const unsigned (&a)[4],
                                                     const unsigned (&b)[2], const float (&c)[4]) {
+#if __CUDA_ARCH__ >= 800
   asm volatile(
       "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]),
         "f"(c[2]), "f"(c[3]));
+#else
+  __trap();
+#endif
 }
 
 /// @brief d = a b + c with e4m3 a [16, 32] and b [32, 8], and c and d [16, 8] in float. d may be c. All
@@ -92,9 +96,16 @@ __device__ __forceinline__ void multiply_accumulate_e4m3(float (&d)[4], const un
 /// @brief Two floats, rounded to bf16, in one register: `low` in the lower half, which is the lower
 /// address.
 __device__ __forceinline__ unsigned pack_bf16(float low, float high) {
+#if __CUDA_ARCH__ >= 800
   unsigned packed;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
+#else
+  const auto bits = [](float value) {
+    return unsigned{__bfloat16_as_ushort(__float2bfloat16(value))};
+  };
+  return bits(high) << 16 | bits(low);
+#endif
 }
 
 /// @brief The two bf16 of a register as floats: x from the lower half.

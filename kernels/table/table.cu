@@ -44,18 +44,23 @@ Table make_table() {
       .unpack_fp8 = generic::unpack_fp8<kThis>,
       .matmul_f32 = matmul_fp32::large_tile<kThis>,
       .matmul_bf16 = matmul_bf16::wide_warp_tile<kThis>,
+      .matmul_turned = matmul_turned::ldmatrix_turns<kThis>,
       .attention_f32 = attention::flash_grouped<kThis>,
       .attention_bf16 = attention_bf16::pipelined<kThis>,
       .attention_backward_f32 = attention_backward::split<kThis>,
       .attention_backward_bf16 = attention_backward_bf16::tensor_cores<kThis>,
+      .attention_documents = attention_varlen::tiles_of_documents<kThis>,
+      .attention_backward_documents = attention_backward_varlen::tiles_of_documents<kThis>,
       .rms_norm_backward_f32 = rms_norm_backward::two_stages<kThis>,
       .swiglu_f32 = swiglu::vectorised<kThis>,
       .swiglu_bf16 = swiglu_bf16::vectorised<kThis>,
       .swiglu_backward_f32 = swiglu_backward::vectorised<kThis>,
+      .matmul_hopper = matmul_bf16::cluster_multicast<kThis>,
+      .matmul_turned_hopper = matmul_turned::wgmma_turns<kThis>,
+      .attention_hopper = attention_bf16::ping_pong<kThis>,
+      .attention_backward_hopper = attention_backward_bf16::one_kernel<kThis>,
   };
   if constexpr (kThis == simt::Executor::kGpu) {
-    table.matmul_hopper = matmul_bf16::cluster_multicast<kThis>;
-    table.attention_hopper = attention_bf16::ping_pong<kThis>;
     table.vendor = vendor_product;
     table.why_no_vendor = why_no_vendor_product;
   }

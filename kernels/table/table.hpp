@@ -21,12 +21,15 @@
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/ladders/attention/attention_backward/attention_backward.hpp"
 #include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
+#include "kernels/ladders/attention/attention_backward_varlen/attention_backward_varlen.hpp"
 #include "kernels/ladders/attention/attention_bf16/attention_bf16.hpp"
+#include "kernels/ladders/attention/attention_varlen/attention_varlen.hpp"
 #include "kernels/ladders/elements/swiglu/swiglu.hpp"
 #include "kernels/ladders/elements/swiglu_backward/swiglu_backward.hpp"
 #include "kernels/ladders/elements/swiglu_bf16/swiglu_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_turned/matmul_turned.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
 #include "kernels/simt/executor.hpp"
 
@@ -95,14 +98,19 @@ struct Table {
 
   /// @name Rungs of the ladders, for the shapes that they fit
   /// @{
-  decltype(matmul_fp32::large_tile<kAny>)* matmul_f32;        ///< rung 9 of matmul_fp32
-  decltype(matmul_bf16::wide_warp_tile<kAny>)* matmul_bf16;   ///< rung 6 of matmul_bf16
-  decltype(attention::flash_grouped<kAny>)* attention_f32;    ///< rung 6 of attention
-  decltype(attention_bf16::pipelined<kAny>)* attention_bf16;  ///< rung 3 of attention_bf16
+  decltype(matmul_fp32::large_tile<kAny>)* matmul_f32;           ///< rung 9 of matmul_fp32
+  decltype(matmul_bf16::wide_warp_tile<kAny>)* matmul_bf16;      ///< rung 6 of matmul_bf16
+  decltype(matmul_turned::ldmatrix_turns<kAny>)* matmul_turned;  ///< rung 1 of matmul_turned
+  decltype(attention::flash_grouped<kAny>)* attention_f32;       ///< rung 6 of attention
+  decltype(attention_bf16::pipelined<kAny>)* attention_bf16;     ///< rung 3 of attention_bf16
   decltype(attention_backward::split<kAny>)*
       attention_backward_f32;  ///< rung 2 of attention_backward
   decltype(attention_backward_bf16::tensor_cores<kAny>)*
       attention_backward_bf16;  ///< rung 1 of attention_backward_bf16
+  decltype(attention_varlen::tiles_of_documents<kAny>)*
+      attention_documents;  ///< rung 3 of attention_varlen
+  decltype(attention_backward_varlen::tiles_of_documents<kAny>)*
+      attention_backward_documents;  ///< rung 1 of attention_backward_varlen
   decltype(rms_norm_backward::two_stages<kAny>)*
       rms_norm_backward_f32;                             ///< rung 3 of rms_norm_backward
   decltype(swiglu::vectorised<kAny>)* swiglu_f32;        ///< rung 3 of swiglu
@@ -110,12 +118,17 @@ struct Table {
   decltype(swiglu_backward::vectorised<kAny>)* swiglu_backward_f32;  ///< rung 3 of swiglu_backward
   /// @}
 
+  /// @name Rungs for devices of compute capability 9.0
+  /// @{
+  decltype(matmul_bf16::cluster_multicast<kAny>)* matmul_hopper;     ///< rung 12 of matmul_bf16
+  decltype(matmul_turned::wgmma_turns<kAny>)* matmul_turned_hopper;  ///< rung 2 of matmul_turned
+  decltype(attention_bf16::ping_pong<kAny>)* attention_hopper;       ///< rung 5 of attention_bf16
+  decltype(attention_backward_bf16::one_kernel<kAny>)*
+      attention_backward_hopper;  ///< rung 2 of attention_backward_bf16
+  /// @}
+
   /// @name A GPU's alone; null elsewhere
   /// @{
-  decltype(matmul_bf16::cluster_multicast<kAny>)* matmul_hopper =
-      nullptr;  ///< rung 12 of matmul_bf16
-  decltype(attention_bf16::ping_pong<kAny>)* attention_hopper =
-      nullptr;                                 ///< rung 5 of attention_bf16
   decltype(vendor_product)* vendor = nullptr;  ///< cuBLASLt
   decltype(why_no_vendor_product)* why_no_vendor =
       nullptr;  ///< why that is missing; empty when it is there

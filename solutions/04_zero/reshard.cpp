@@ -22,4 +22,27 @@ std::vector<PieceCopy> copies_for(std::span<const Range> stored, Range wanted) {
 }
 // [/region]
 
+// [region copies_from_rows]
+std::vector<PieceCopy> copies_from_rows(std::span<const PieceRows> stored, Range wanted) {
+  std::vector<Range> elements;    // of each row
+  std::vector<PieceCopy> places;  // of each row: its piece, and where it begins there
+  for (std::size_t piece = 0; piece < stored.size(); ++piece) {
+    const auto& [first, rows, stride] = stored[piece];
+    std::size_t row = 0;
+    if (stride > 0 && wanted.begin > first.end) row = (wanted.begin - first.end) / stride;
+    for (; row < rows && first.begin + row * stride < wanted.end; ++row) {
+      elements.push_back({first.begin + row * stride, first.end + row * stride});
+      places.push_back({.piece = piece, .from = row * first.size()});
+    }
+  }
+  std::vector<PieceCopy> copies = copies_for(elements, wanted);
+  for (PieceCopy& copy : copies) {
+    const PieceCopy& row = places[copy.piece];
+    copy.piece = row.piece;
+    copy.from += row.from;
+  }
+  return copies;
+}
+// [/region]
+
 }  // namespace ultra::zero

@@ -17,4 +17,32 @@ std::size_t peak_live_activations(std::span<const train::Action> list) {
 }
 // [/region]
 
+// [region saved_bytes]
+double peak_saved_bytes(std::span<const train::Action> list, std::span<const SavedBytes> chunks) {
+  double bytes = 0;
+  double peak = 0;
+  for (const train::Action& action : list) {
+    const SavedBytes& saved = chunks[action.chunk];
+    switch (action.kind) {
+      case train::ActionKind::kForward:
+        bytes += saved.by_forward;
+        break;
+      case train::ActionKind::kBackward:
+        bytes -= saved.by_forward;
+        break;
+      case train::ActionKind::kBackwardInput:
+        bytes -= saved.by_forward - saved.for_weights;
+        break;
+      case train::ActionKind::kBackwardWeight:
+        bytes -= saved.for_weights;
+        break;
+      case train::ActionKind::kUpdate:
+        break;
+    }
+    peak = std::max(peak, bytes);
+  }
+  return peak;
+}
+// [/region]
+
 }  // namespace ultra::pipeline_parallel

@@ -47,4 +47,26 @@ std::vector<std::size_t> DispatchCounts::rows_per_local_expert() const {
 }
 // [/region]
 
+// [region segments]
+RowSegments row_segments(const DispatchCounts& counts) {
+  RowSegments segments{.rows = counts.received,
+                       .by_ranks = {},
+                       .by_experts = std::vector<std::size_t>(counts.received.size(), 0)};
+  std::size_t begin = 0;
+  for (const std::size_t rows : segments.rows) {
+    segments.by_ranks.push_back(begin);
+    begin += rows;
+  }
+  const std::size_t experts = counts.local_experts();
+  begin = 0;
+  for (std::size_t e = 0; e < experts; ++e) {
+    for (std::size_t i = e; i < segments.rows.size(); i += experts) {
+      segments.by_experts[i] = begin;
+      begin += segments.rows[i];
+    }
+  }
+  return segments;
+}
+// [/region]
+
 }  // namespace ultra::expert_parallel

@@ -1,6 +1,6 @@
 // Exercise 10.3: the dynamic loss scaler.
 //
-// One number tells whether any gradient of any rank overflowed: the norm, which all ranks have
+// One number shows whether any gradient of any rank overflowed: the norm, which all ranks have
 // anyway. Infinity and NaN survive every sum.
 #include "chapters/10_mixed_precision/loss_scaler.hpp"
 

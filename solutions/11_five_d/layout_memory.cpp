@@ -10,11 +10,13 @@ namespace {
 
 double real(std::size_t value) { return static_cast<double>(value); }
 
-/// States of parameters that so many ranks hold alike.
+/// States of parameters that so many ranks hold alike, in one or more copies.
 void add_states(StageMemory& memory, const Question& question, const Layout& layout,
                 double parameters, std::size_t holders) {
   const zero::RankBytes bytes =
-      zero::bytes_per_rank({.stage = layout.zero, .shards = static_cast<int>(holders)},
+      zero::bytes_per_rank({.stage = layout.zero,
+                            .shards = static_cast<int>(holders / layout.copies),
+                            .replicas = static_cast<int>(layout.copies)},
                            static_cast<std::size_t>(parameters), layout.precision);
   const double kept = question.software.kept_gradient_bytes(layout.precision) /
                       real(memory::bytes_per_parameter(layout.precision).gradients);

@@ -56,8 +56,8 @@ class SecondAxis : public train::Technique {
         : FactoryWrapper(inner), replication_(std::move(replication)) {}
 
     std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
-                                    const std::string& name) override {
-      return shared(inner().norm(context, name));
+                                    const nn::NormSpec& spec) override {
+      return shared(inner().norm(context, spec));
     }
     std::unique_ptr<nn::Projections> column_linear(
         const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override {

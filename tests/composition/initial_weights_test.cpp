@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "build_config.hpp"
-#include "common/checkpoint/llama_config.hpp"
 #include "common/checkpoint/llama_folder.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "common/train/weights/initial_weights.hpp"
 #include "common/train/weights/piece_runs.hpp"
 #include "tests/composition/hand_written.hpp"
@@ -217,7 +217,7 @@ TEST_F(InitialWeights, OfAnotherModelAreRefusedOnEveryRank) {
   const std::string folder = write({.model = a_model(false)});
   nn::ModelConfig other = a_model(false);
   other.ffn_hidden_size = 28;
-  parent.write(name + "/config.json", checkpoint::llama_config_json(other, DType::kF32));
+  parent.write(name + "/config.json", checkpoint::model_config_json(other, DType::kF32));
   EXPECT_THAT(message_of<FileError>([&] {
                 static_cast<void>(outcome_of(flags_of(folder, "--steps 1 --dp 2 --zero 3")));
               }),
@@ -229,7 +229,7 @@ TEST_F(InitialWeights, OfFewerLayersAreRefusedBeforeTheModelIsMade) {
   const std::string folder = write({.model = a_model(false)});
   nn::ModelConfig deeper = a_model(false);
   deeper.num_layers = 1'000'000;
-  parent.write(name + "/config.json", checkpoint::llama_config_json(deeper, DType::kF32));
+  parent.write(name + "/config.json", checkpoint::model_config_json(deeper, DType::kF32));
   EXPECT_THAT(message_of<FileError>(
                   [&] { static_cast<void>(outcome_of(flags_of(folder, "--steps 1 --dp 2"))); }),
               AllOf(HasSubstr("--init: the weights of '"), HasSubstr("no model.layers.4.*"),

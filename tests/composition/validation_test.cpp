@@ -37,7 +37,7 @@ void expect_same_validations(const RankRun& found, const RankRun& one) {
   }
 }
 
-const std::vector<std::string>& layouts() {
+const std::vector<std::string>& validated_layouts() {
   static const std::vector<std::string> all = {
       "--dp 2",
       "--dp 3",
@@ -55,7 +55,7 @@ const std::vector<std::string>& layouts() {
 
 TEST(Validation, HasTheSameLossInEveryLayout) {
   const RankRun one = outcome_of(validating(""));
-  for (const std::string& layout : layouts()) {
+  for (const std::string& layout : validated_layouts()) {
     SCOPED_TRACE(layout);
     expect_same_validations(outcome_of(validating(layout)), one);
   }
@@ -78,7 +78,7 @@ TEST(Validation, FollowsEveryNthStepAndTheLast) {
 }
 
 TEST(Validation, ChangesNoBitOfTheTrainingAndNoByteOfItsTraffic) {
-  for (const std::string& layout : layouts()) {
+  for (const std::string& layout : validated_layouts()) {
     SCOPED_TRACE(layout);
     const RankRun with = outcome_of(validating(layout));
     const RankRun without = outcome_of(training(layout));

@@ -22,7 +22,7 @@ using test::RankRun;
 constexpr double kF64 = 1e-10;
 constexpr double kF32 = 1e-4;
 constexpr double kHalf = 0.02;
-constexpr double kKeptMoment = 0.01;
+constexpr double kMomentTolerance = 0.01;
 
 /// What rank 0 had in the end; servers know no model, so that there nobody puts the weights together.
 RankRun outcome_of(const Layout& layout, const std::string& flags) {
@@ -97,7 +97,7 @@ void expect_equal_to_cpu(const Layout& layout, DeviceKind device) {
   if (layout.likeness != Likeness::kLossesInF64) expect_same_weights(found, cpu, 100 * kF64);
   if (layout.likeness == Likeness::kKeptMoment) {
     const std::string three = "--dtype f32 --steps 3";
-    expect_same_losses(on(device, three), on(DeviceKind::kCpu, three), kKeptMoment);
+    expect_same_losses(on(device, three), on(DeviceKind::kCpu, three), kMomentTolerance);
   }
   if (layout.likeness != Likeness::kEveryNumber) return;
   const std::string many = "--dtype f32 --steps 20";

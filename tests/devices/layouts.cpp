@@ -10,6 +10,9 @@ namespace {
 
 using enum Likeness;
 
+const std::string kLatents =
+    " --kv-heads 4 --kv-lora-rank 8 --q-lora-rank 6 --qk-nope-head-dim 4 --qk-rope-head-dim 4 "
+    "--v-head-dim 6";
 const std::string kMoe = " --experts 4 --top-k 2 --expert-ffn 24";
 
 void add_memory(std::vector<Layout>& all) {
@@ -50,6 +53,7 @@ void add_zero(std::vector<Layout>& all) {
   const std::string stage3 = "--dp 2 --zero 3";
   all.push_back({chapter, "KeepsWeights", stage3 + " --reshard-after-forward no"});
   all.push_back({chapter, "Prefetch2Recompute", stage3 + " --prefetch 2 --recompute full"});
+  all.push_back({chapter, "Rows", stage3 + " --shards rows"});
   all.push_back({chapter, "MuonStage2", "--dp 2 --zero 2 --optimizer muon", kInF64});
   all.push_back({chapter, "HybridShards", "--dp 4 --zero 3 --hybrid-shard 2"});
   all.push_back({chapter, "OffloadsMoments", "--dp 2 --zero 1 --offload optimizer"});
@@ -67,6 +71,9 @@ void add_tensor_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "Sequence", "--tp 2 --sp on"});
   all.push_back({chapter, "RingOverlap", "--tp 2 --sp on --tp-overlap ring"});
   all.push_back({chapter, "PaddedVocabulary", "--tp 2 --vocab 257"});
+  all.push_back({chapter, "Biases", "--tp 2 --sp on --qkv-bias"});
+  all.push_back({chapter, "NormedHeads", "--tp 2 --qk-norm --head-dim 24"});
+  all.push_back({chapter, "Latents", "--tp 2 --sp on --attention mla" + kLatents});
   all.push_back({chapter, "Muon", "--tp 2 --optimizer muon", kInF64});
 }
 
@@ -78,6 +85,7 @@ void add_context_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "AllGather", "--cp 2 --cp-method all-gather"});
   all.push_back({chapter, "Ulysses", "--cp 2 --cp-method ulysses --doc-length 5"});
   all.push_back({chapter, "UlyssesRing", "--cp 4 --cp-method ulysses+ring --cp-ulysses 2"});
+  all.push_back({chapter, "RingOfLatents", "--cp 2 --attention mla-absorbed" + kLatents});
   all.push_back({chapter, "Padded", "--cp 2 --seq 13"});
 }
 

@@ -15,9 +15,10 @@ std::string flags_of(const Layout& layout, const std::string& more) {
     return layout.flags.find(flag + " ") == std::string::npos ? flag + " " + value + " " : "";
   };
   return fmt::format(
-      "{}{}--hidden 16 --heads 4 --kv-heads 2 --ffn 24 --global-batch 6 --micro-batch 1 --warmup 1 "
+      "{}{}{}--hidden 16 --heads 4 --ffn 24 --global-batch 6 --micro-batch 1 --warmup 1 "
       "--lr 1e-2 {} {}",
-      unless_given("--layers", "2"), unless_given("--seq", "12"), more, layout.flags);
+      unless_given("--layers", "2"), unless_given("--seq", "12"), unless_given("--kv-heads", "2"),
+      more, layout.flags);
 }
 
 }  // namespace ultra::devices

@@ -9,7 +9,7 @@
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 #include "common/base/errors.hpp"
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 
 namespace ultra::test {
 namespace {
@@ -60,8 +60,8 @@ bool accepts_record(const std::string& text) {
 }
 
 bool accepts_config(const std::string& text) {
-  return accepts(text, checkpoint::parse_llama_config, [](const nn::ModelConfig& model) {
-    return checkpoint::llama_config_json(model, DType::kF32);
+  return accepts(text, checkpoint::parse_model_config, [](const nn::ModelConfig& model) {
+    return checkpoint::model_config_json(model, DType::kF32);
   });
 }
 

@@ -14,7 +14,7 @@ class FrontDoor(ToyTest):
     def test_help_names_every_command(self):
         commands = ("run", "test", "check", "hint", "diff", "status", "reset", "answer", "mend",
                     "bug", "notebook", "setup", "doctor", "bench", "docs", "format",
-                    "tokenize", "site", "help")
+                    "tokenize", "site", "compare-runs", "help")
         for arguments in ((), ("help",), ("--help",)):
             self.workbook(*arguments, says=[f"\n  {command} " for command in commands])
 

@@ -165,7 +165,7 @@ class Grading(ToyTest):
         self.assertFalse((self.folder / "mine.html").exists())
         self.toy.solve("add")
         self.workbook("check", "01.1")
-        self.workbook("status", "--certificate", "mine.html", "--name", "A <B>", says="1 exercises")
+        self.workbook("status", "--certificate", "mine.html", "--name", "A <B>", says=": 1 exercise\n")
         page = (self.folder / "mine.html").read_text()
         file_hash = hashlib.sha256((self.toy.root / "exercises/01_toy/add.cpp").read_bytes()).hexdigest()
         self.assertIn(hashlib.sha256(f"01.1 {file_hash}\n".encode()).hexdigest(), page)

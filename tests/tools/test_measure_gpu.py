@@ -9,6 +9,7 @@ import sys
 import tarfile
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -31,8 +32,8 @@ CSV = f"""a line of the program's own
 PROGRAM = f"""#!{sys.executable}
 import json, sys, time
 if "--list" in sys.argv:
-    print("toy: a ladder\\n   1  naive   one\\n      kernels/toy\\n   2  hanging   none\\n\\nRun one: --kernel")
-elif "toy/2" in sys.argv:
+    print("toy: a ladder\\n   1  naive   one\\n      kernels/toy/hopper/01_naive.cu\\n   2  middle   one\\n   3  hanging   none\\n\\nRun one: --kernel")
+elif "toy/3" in sys.argv:
     print("begins", flush=True)
     time.sleep(60)
 if "--metrics" in sys.argv:
@@ -41,7 +42,7 @@ if "--metrics" in sys.argv:
 """
 TESTS = """#!/bin/sh
 case "$*" in
-  *list_tests*) printf 'Suite.\\n  AreRightForAnyShape/toy_1  # GetParam() = 7\\n';;
+  *list_tests*) printf 'Suite.\\n  AreRightForAnyShape/toy_1  # GetParam() = 7\\n  AreRightForAnyShape/toy_2\\n';;
   *) echo passed;;
 esac
 """
@@ -75,12 +76,18 @@ class MeasureGpu(unittest.TestCase):
         self.addCleanup(name.cleanup)
         self.folder = pathlib.Path(name.name)
         self.write_program(self.folder / "09_kernels", PROGRAM)
-        for test in (*measure_gpu.TESTS, measure_gpu.OPERATIONS, measure_gpu.LAYOUTS):
+        for test in (*measure_gpu.STREAMS, *measure_gpu.TESTS, measure_gpu.OPERATIONS, measure_gpu.LAYOUTS):
             self.write_program(self.folder / test, TESTS)
         self.tools = self.folder / "tools"
         self.tools.mkdir()
         self.write_program(self.tools / "nvidia-smi", CLOCKS)
-        self.write_program(self.tools / "ncu", f"#!/bin/sh\ncat <<'END'\n{CSV}END\n")
+        # Clocks that are held down would change what is measured.
+        self.write_program(self.tools / "ncu", "#!/bin/sh\ncase \"$*\" in *'--clock-control none'*) ;; "
+                           f"*) exit 1;; esac\ncat <<'END'\n{CSV}END\n")
+        (self.folder / measure_gpu.EMULATED).mkdir()
+        for rung in (1, 2):
+            (self.folder / measure_gpu.EMULATED / f"toy_{rung}.jsonl").write_text(
+                json.dumps({**EVENT, "rung": rung}), encoding="utf-8")
         self.write_program(self.tools / "compute-sanitizer", "#!/bin/sh\nexit 9\n")
 
     def write_program(self, path, text):
@@ -132,8 +139,8 @@ class MeasureGpu(unittest.TestCase):
     def test_a_rung_that_hangs_is_killed_and_the_rest_goes_on(self):
         done = self.measure("time", "toy", "--limit", "2")
         self.assertEqual(done.returncode, 1)
-        self.assertIn("| toy/02 | - | - | - | - | 1980 | 350 | power cap | KILLED", self.report())
-        self.assertIn("time toy/2: KILLED: it took longer than its limit: begins", self.report())
+        self.assertIn("| toy/03 | - | - | - | - | 1980 | 350 | power cap | KILLED", self.report())
+        self.assertIn("time toy/3: KILLED: it took longer than its limit: begins", self.report())
         self.assertIn("toy/01 naive", self.report())
 
     def test_a_budget_ends_before_a_process_and_the_next_call_goes_on(self):
@@ -149,9 +156,46 @@ class MeasureGpu(unittest.TestCase):
         self.assertIn("| racecheck | Suite.AreRightForAnyShape/toy_1 | FAILED: exit code 9 |",
                       self.report())
 
+    def test_a_process_that_outlives_the_budget_begins_again_in_the_next_call(self):
+        self.assertEqual(self.measure("time", "toy", "--budget", "3").returncode, 3)
+        self.assertNotIn("KILLED", self.report())
+        self.write_program(self.folder / "09_kernels", PROGRAM.replace("sleep(60)", "sleep(0)"))
+        self.measure("time", "toy")
+        self.assertIn("| toy/03 naive | 2.0000", self.report())
+        self.assertEqual(self.report().count("| toy/01 naive |"), 1)
+
+    def test_a_run_begins_with_streams_headlines_and_training(self):
+        self.write_program(self.folder / measure_gpu.TRAINING, "#!/bin/sh\nexit 0\n")
+        self.measure("run", "--limit", "1")
+        done = [json.loads(line)["unit"] for line in
+                (self.folder / "results/done.jsonl").read_text(encoding="utf-8").splitlines()]
+        firsts = ["test test.common.gpu", "test test.kernels.simt.gpu Suite.AreRightForAnyShape/toy_1",
+                  "time PyTorch's attention", "train gpt2-124m vendor", "train llama-1b ours",
+                  "gpu-tests Suite", "time toy/1", "sanitize memcheck Suite.AreRightForAnyShape/toy_1",
+                  "ncu toy/1"]
+        self.assertEqual([unit for unit in done if unit in firsts], firsts)
+        self.assertEqual(len(done), len(set(done)), "nothing is done twice")
+
     def test_counters_beside_each_other(self):
         self.measure("counters", "--only", "toy/1")
         self.assertIn("| 1024 | 1024 | equal |", self.report())
+
+    def test_what_takes_long_takes_last_rungs_and_hoppers_unless_asked(self):
+        self.measure("counters")
+        self.assertNotIn("toy/02", self.report())
+        self.measure("sanitize", "memcheck")
+        self.assertNotIn("toy_2", self.report())
+        self.measure("counters", "--only", "ncu")
+        self.measure("sanitize", "memcheck", "--only", "toy_2")
+        self.assertIn("toy/02", self.report())
+        self.assertIn("toy_2", self.report())
+
+    def test_a_pack_that_is_too_large_is_an_error(self):
+        with unittest.mock.patch.object(measure_gpu, "MOST_BYTES", 10), \
+                self.assertRaisesRegex(SystemExit, "too large to be carried"):
+            measure_gpu.compress(self.folder / measure_gpu.EMULATED)
+        with tarfile.open(self.folder / f"{measure_gpu.EMULATED}.tar.xz") as archive:
+            self.assertIn(f"{measure_gpu.EMULATED}/toy_1.jsonl", archive.getnames())
 
     def test_words_that_cannot_be(self):
         for words in (["sanitize", "speed"], ["test", "toy"], ["time", "--only", "("], ["fly"]):

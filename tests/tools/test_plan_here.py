@@ -13,7 +13,7 @@ sys.path.insert(0, str(TOOLS))
 
 import plan_here  # noqa: E402
 
-LAYOUT = {"layout": "dp 2, ZeRO-1", "dp": 2, "pp": 1, "cp": 1, "tp": 1, "zero": 1,
+LAYOUT = {"layout": "dp 2, ZeRO-1", "dp": 2, "pp": 1, "cp": 1, "tp": 1, "zero": 1, "hybrid_shard": 0,
           "schedule": "1f1b", "recompute": "none", "micro_batch": 4, "step_seconds": 0.5,
           "memory": {"parameters": 4e6, "gradients": 4e6, "optimizer": 4e6}}
 
@@ -58,10 +58,10 @@ class PlanHere(unittest.TestCase):
 
     def test_flags_name_what_is_not_the_default(self):
         layout = json.loads(json.dumps(LAYOUT))
-        layout.update(pp=2, tp=2, sequence_parallel=True, recompute="full", schedule="zb-v")
+        layout.update(pp=2, tp=2, sequence_parallel=True, recompute="full", schedule="zb-v", hybrid_shard=4)
         self.assertEqual(plan_here.flags_of(layout),
-                         ["--dp", "2", "--pp", "2", "--tp", "2", "--zero", "1", "--schedule",
-                          "zb-v", "--recompute", "full", "--sp", "on", "--micro-batch", "4"])
+                         ["--dp", "2", "--pp", "2", "--tp", "2", "--zero", "1", "--hybrid-shard", "4",
+                          "--schedule", "zb-v", "--recompute", "full", "--sp", "on", "--micro-batch", "4"])
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import catalog  # noqa: E402  (after the path)
 import mend  # noqa: E402
 import problems  # noqa: E402
 import quantities  # noqa: E402
+import reading_time  # noqa: E402
 import tables  # noqa: E402
 
 BIN = pathlib.Path(os.environ.get("ULTRA_BUILD_DIR", ROOT / "build" / "release")) / "bin"
@@ -52,6 +53,29 @@ class Exercises(unittest.TestCase):
                 with self.subTest(chapter=chapter, needs=needed):
                     self.assertLess(place.get(needed, -1), place[chapter])
 
+    def test_texts_are_read_in_the_time_that_they_say(self):
+        hours = {"chapters": 0, "further texts": 0, "exercises": 0}
+        for chapter in catalog.chapters():
+            for path in sorted((ROOT / "chapters" / chapter).rglob("*.md")):
+                text = path.read_text(encoding="utf-8")
+                counted, said = reading_time.counted_minutes(text), reading_time.said_minutes(text)
+                with self.subTest(path=str(path.relative_to(ROOT)), counted=round(counted)):
+                    self.assertIsNotNone(said, "a text's first lines say what it needs and how long it takes")
+                    self.assertLess(abs(said - counted), max(10, 0.25 * counted))
+                own = path == tables.text_path(chapter)
+                hours["chapters" if own else "further texts"] += said / 60
+                if own:
+                    hours["exercises"] += int(re.search(r"Exercises: about (\d+) hours", text)[1])
+        readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+        for sentence, key in [(r"chapters are read in about (\d+) hours", "chapters"), (r"in their folders in (\d+) more", "further texts"),
+                              (r"Exercises take about (\d+) hours", "exercises")]:
+            self.assertLessEqual(abs(int(re.search(sentence, readme)[1]) - hours[key]), 1, key)
+
+    def test_reading_time_counts_words_and_lines_that_are_not_folded(self):
+        cell, folded = "```python\nx = 1\n```\n", '```python tags=["folded"]\nx = 1\n```\n'
+        counted = reading_time.counted_minutes("word " * 200 + "\n" + 12 * cell + folded + "\n## Sources\n" + "word " * 50)
+        self.assertEqual(counted, 200 / reading_time.WORDS_A_MINUTE + 12 / reading_time.LINES_A_MINUTE)
+
     def test_stubs_say_the_same_as_the_manifests(self):
         for exercise in catalog.all_exercises():
             if not exercise.is_untouched():
@@ -83,6 +107,39 @@ class Exercises(unittest.TestCase):
                 for description in re.findall(r"(?m)^!\[([^\]]*)\]\(", text):
                     with self.subTest(chapter=chapter, description=description[:60]):
                         self.assertNotRegex(description, r"\w\(\w+=|alt=")
+
+
+def words_to_avoid(page):
+    """The phrases of the page's second table: what our sentences do without."""
+    rows = re.findall(r"(?m)^\| (`.*`) \|", page[page.index("| not | but |"):])
+    return [phrase for row in rows for phrase in re.findall(r"`([^`]+)`", row)]
+
+
+def uses_of(phrase, text):
+    """The lines in which a text has the phrase, in whatever way its lines are broken."""
+    words = r"\s+".join(map(re.escape, phrase.split()))
+    return [text.count("\n", 0, found.start()) + 1
+            for found in re.finditer(rf"\b{words}\b", text, re.IGNORECASE)]
+
+
+class Words(unittest.TestCase):
+    def test_what_our_sentences_do_without_does_not_come_back(self):
+        page = ROOT / "docs" / "words.md"
+        avoided = words_to_avoid(page.read_text(encoding="utf-8"))
+        self.assertGreater(len(avoided), 20)
+        for folder, kinds in {".": "*.md", "docs": "**/*.md", "chapters": "**/*", "exercises": "**/*",
+                              "solutions": "**/*", "common": "**/*", "kernels": "**/*"}.items():
+            for path in sorted((ROOT / folder).glob(kinds)):
+                if path == page or path.suffix not in (".md", ".json", ".cpp", ".cuh", ".hpp"):
+                    continue
+                text = path.read_text(encoding="utf-8")
+                for phrase in avoided:
+                    with self.subTest(path=str(path.relative_to(ROOT)), phrase=phrase):
+                        self.assertEqual(uses_of(phrase, text), [], "docs/words.md has what to write instead")
+
+    def test_a_phrase_is_found_over_the_end_of_a_line_and_not_inside_of_a_word(self):
+        self.assertEqual(uses_of("the own", "one\nThe\n  own chunk"), [2])
+        self.assertEqual(uses_of("the own", "the owner"), [])
 
 
 class Problems(unittest.TestCase):

@@ -52,5 +52,5 @@ def write(exercises, progress, options):
         os.replace(draft, target)
     finally:
         draft.unlink(missing_ok=True)
-    print(f"{target}: {len(passed)} exercises")
+    print(f"{target}: {len(passed)} exercise{'' if len(passed) == 1 else 's'}")
     return 0

@@ -104,4 +104,4 @@ def write(graded, options):
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)
-    print(f"{path}: {len(graded)} exercises")
+    print(f"{path}: {len(graded)} exercise{'' if len(graded) == 1 else 's'}")

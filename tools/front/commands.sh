@@ -202,6 +202,13 @@ command_doctor() {
   exec "$(system_python)" tools/doctor.py "$@"
 }
 
+command_compare_runs() {
+  need_python
+  local tool=$PWD/tools/compare_runs.py
+  cd "$called_from" || exit 1
+  exec "$(system_python)" "$tool" "$@"
+}
+
 command_notebook() {
   (($# > 0)) || die "which chapter? For example: ./workbook notebook 01"
   local wanted chapter
@@ -212,6 +219,7 @@ command_notebook() {
   need_venv
   # What its cells link; the programs that they run build themselves.
   build_targets release "build-$chapter" "$build_advice" "$chapter"
+  [[ ${1:-} != --page ]] || exec build/venv/bin/python3 tools/notebook/run.py "$wanted"
   exec build/venv/bin/python3 tools/notebook/open.py "$wanted" "$@"
 }
 

@@ -14,9 +14,11 @@ README_ROW = re.compile(
 
 APPENDICES = {
     "glossary": "docs/glossary.md",
+    "words": "docs/words.md",
     "machines": "docs/machines.md",
     "bugs_that_shipped": "docs/bugs_that_shipped.md",
     "devices": "docs/devices.md",
+    "clusters": "docs/clusters.md",
     "extending": "docs/extending.md",
     "hardware": "docs/appendices/hardware.md",
     "from_your_framework": "docs/appendices/from_your_framework.md",

@@ -17,6 +17,8 @@ from front import front_page
 from jinja2 import Environment, FileSystemLoader
 from pygments.formatters import HtmlFormatter
 from search_index import SearchIndex
+from slides import slides_of
+from stepper import write_stepper_page
 from timeline import STEP, recorded_step, timeline_script
 from ultra_notebook.pages.glossary import Glossary, read_glossary
 from ultra_notebook.pages.math_font import math_font_css
@@ -25,7 +27,8 @@ from wasm import DoesNotCompile, NoCompiler, as_script, build_modules
 
 BOOK = "The Ultra-Scale Workbook"
 GROUPS = [
-    ("Words and numbers", ["glossary", "formulas", "hardware", "machines", "devices", "extending"]),
+    ("Words and numbers", ["glossary", "words", "formulas", "hardware", "machines", "devices",
+                           "clusters", "extending"]),
     (
         "For those who come from elsewhere",
         ["bugs_that_shipped", "from_your_framework", "misconceptions", "errata", "deviations"],
@@ -37,10 +40,12 @@ GROUPS = [
 ]
 ABOUT = {
     "glossary": "The words of the field and the symbols, a sentence or two each.",
+    "words": "Rank, stage, part, chunk, block, unit, shard, place: what each is here.",
     "formulas": "Every displayed formula, with the section that derives it.",
     "hardware": "Figures of GPUs and networks, with the sheets they come from.",
     "machines": "The model and the machines in three pictures.",
     "devices": "What runs where, and for what a GPU's host waits.",
+    "clusters": "Slurm, several hosts, containers: how to start, what to check first.",
     "extending": "A new optimizer, axis or schedule: a file of its own and one line.",
     "bugs_that_shipped": "Real programs that trained another model, rebuilt on two ranks, and what finds it.",
     "from_your_framework": "Options of Megatron-LM, DeepSpeed, FSDP and others, as flags here.",
@@ -77,6 +82,7 @@ class Site:
         templates = Environment(loader=FileSystemLoader(self.docs), trim_blocks=True)
         self._template = templates.get_template("page.html.j2")
         self.front_template = templates.get_template("front.html.j2")
+        self._slides_template = templates.get_template("slides.html.j2")
 
     def write(self, name: str, title: str, body: str, **more) -> None:
         """Writes a page; `more` goes to the template."""
@@ -116,6 +122,16 @@ class Site:
         )
         self.search.add_page(page.href, article.title, article.sections)
 
+    def write_slides(self, page: Page, article: Article) -> None:
+        """Writes a chapter's slides."""
+        slides = slides_of(article, page.name)
+        shown = "".join(slide.shown + "".join(slide.sentences) for slide in slides)
+        text = self._slides_template.render(
+            book=BOOK, title=article.title, page=page.name, slides=slides, math_font=math_font_css(shown),
+            about=escape(page.row.builds if page.row else ""),
+        )
+        (self.output / f"{page.name}.slides.html").write_text(text, encoding="utf-8")
+
     def _tree(self, name: str) -> list[dict]:
         def entry(page: Page) -> dict:
             names = [page.name, *(room.name for room in page.rooms)]
@@ -138,6 +154,7 @@ class Site:
             }
             for target, title in (
                 ("figures", "Figures that compute"),
+                ("stepper", "A block, rank by rank"),
                 ("reference", "Reference"),
                 ("appendices", "Appendices"),
             )
@@ -167,6 +184,11 @@ def _build(root: Path, output: Path, outputs: Outputs, *, with_figures: bool) ->
         print(f"error: {error}")
         return 1
     _write_figures_page(site)
+    try:
+        write_stepper_page(site)
+    except LookupError as error:
+        print(f"error: {error}")
+        return 1
     _write_appendices(site)
     reference.write_reference(site)
     _write_front(site, assertions)
@@ -215,6 +237,8 @@ def _write_chapters(site: Site, outputs: Outputs) -> tuple[dict[str, int], list[
             figures = figure_pages.figures_of(site.shelf, page.name)
             html = figure_pages.with_figures(article, figures, site.shelf, site.computes)
             html = _failure_notice(executed) + html + reference.links_of_chapter(page)
+            if page is chapter:
+                html += f'<p class="place"><a href="{page.name}.slides.html">Slides of this chapter</a></p>'
             scripts = figure_pages.scripts_of(figures) if site.computes else []
             place = (
                 ""
@@ -225,6 +249,8 @@ def _write_chapters(site: Site, outputs: Outputs) -> tuple[dict[str, int], list[
                 page, article, html, figures=bool(scripts), scripts=scripts, place=place
             )
             counts[chapter.name] += article.assertions
+            if page is chapter:
+                site.write_slides(page, article)
     return counts, failures
 
 
@@ -341,7 +367,7 @@ def _write_assets(site: Site) -> None:
     own = [(site.docs / name).read_text(encoding="utf-8") for name in ("site.css", "figures.css")]
     code = f"{light}\n@media (prefers-color-scheme: dark) {{\n{dark}\n}}\n"
     (assets / "site.css").write_text(code + "\n".join(own), encoding="utf-8")
-    for name in ("site.js", "figures.js", "timeline.js", "icon.svg"):
+    for name in ("site.js", "figures.js", "timeline.js", "icon.svg", "slides.css"):
         shutil.copyfile(site.docs / name, assets / name)
     figure_pages.copy_scripts(site.docs, site.output)
     (assets / "search_index.js").write_text(site.search.script(), encoding="utf-8")

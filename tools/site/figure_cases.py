@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import stepper
 from chromium import Browser, PageError
 from figure_questions import MAKERS, Case
 
@@ -33,7 +34,8 @@ def faults(browser: Browser, output: Path, programs: Path) -> list[str]:
     for _ in range(ROUNDS):
         for make in MAKERS:
             found += list(_case_faults(browser, make(chance), programs))
-    return found + list(_refusal_faults(browser)) + list(_address_faults(browser, output))
+    found += [*_refusal_faults(browser), *_address_faults(browser, output)]
+    return found + list(_stepper_faults(browser, output, programs, chance))
 
 
 def _case_faults(browser: Browser, case: Case, programs: Path) -> Iterator[str]:
@@ -150,3 +152,41 @@ def _address_faults(browser: Browser, output: Path) -> Iterator[str]:
     browser.wait_for(f"{section}.workbookAnswer && {section}.workbookAnswer.seq === 512")
     if "seq=512" not in browser.evaluate("location.hash"):
         yield "figure memory: the address does not follow its inputs"
+
+
+def _stepper_faults(browser: Browser, output: Path, programs: Path, chance: random.Random) -> Iterator[str]:
+    """What ranks have sent and keep, in any round of each layout; keys, and files of the reader's own."""
+    program = programs / "11_five_d"
+    browser.open((output / "stepper.html").as_uri())
+    section = "document.getElementById('figure-stepper')"
+    for layout in stepper.LAYOUTS:
+        step = stepper.told(program, layout)
+        last = len(step["rounds"])
+        for shown in (chance.randint(1, last), last):
+            numbers = set_state(browser, "stepper", {"layout": layout.name, "step": shown})
+            for rank, story in enumerate(step["ranks"]):
+                done = [story["deeds"][one[rank]] for one in step["rounds"][:shown] if one[rank] is not None]
+                truth = {f"sent_{rank}": sum(deed.get("sent_bytes", 0) for deed in done),
+                         f"in_use_{rank}": done[-1]["in_use"] if done else 0}
+                for name, value in truth.items():
+                    if numbers.get(name) != value:
+                        yield f"figure stepper, {layout.name}, round {shown}: {name} is {numbers.get(name)}, not {value}"
+        words = [word for word in stepper.words_of(layout) if word != "--step-through"]
+        report = json.loads(subprocess.run([program, *words, "--on-json"], capture_output=True, check=True).stdout)
+        sent = sum(one["sent_bytes"] for one in report["exchanges"])
+        if numbers["sent_0"] != sent:
+            yield f"figure stepper, {layout.name}: rank 0 sends {numbers['sent_0']}, but --on says {sent}"
+    set_state(browser, "stepper", {"layout": "sp", "step": 4})
+    browser.evaluate(f"{section}.querySelector('[type=range]').focus()")
+    for kind in ("keyDown", "keyUp"):
+        browser.call("Input.dispatchKeyEvent", type=kind, key="ArrowRight", code="ArrowRight", windowsVirtualKeyCode=39)
+    browser.wait_for(f"{section}.querySelector('.headline').textContent.startsWith('Round 5 ')")
+    if "step=5" not in browser.evaluate(f"{section}.querySelector('.state-link').href"):
+        yield "figure stepper: the link does not follow the keys"
+    with_file = f"""(text => {{ const input = {section}.querySelector('[type=file]'), files = new DataTransfer();
+        files.items.add(new File([text], 'mine.json')); input.files = files.files;
+        input.dispatchEvent(new Event('change')); }})"""
+    browser.evaluate(f"{with_file}('no step')")
+    browser.wait_for(f"{section}.querySelector('.figure-body .problem').textContent.includes('mine.json is not')")
+    browser.evaluate(f"{with_file}({json.dumps(json.dumps(stepper.told(program, stepper.LAYOUTS[0])))})")
+    browser.wait_for(f"{section}.querySelector('.headline').textContent.startsWith('mine.json: before')")

@@ -4,6 +4,7 @@
 
 #include "chapters/02_collectives/ring_all_gather.hpp"
 #include "chapters/02_collectives/steps.hpp"
+#include "chapters/02_collectives/tree_sum.hpp"
 
 namespace ultra::collectives {
 namespace {
@@ -35,10 +36,19 @@ class Room {
   std::size_t scratch_count_ = 0;
 };
 
+/// What to add in which order, so that contribution 0 becomes the sum of all.
+std::vector<Join> additions(SumOrder order, std::size_t contributions) {
+  if (order == SumOrder::kTree) return tree_joins(contributions);
+  std::vector<Join> list;
+  for (std::size_t i = 1; i < contributions; ++i) list.push_back({0, i});
+  return list;
+}
+
 }  // namespace
 
 // [region pairwise_reduce_scatter]
-comm::Schedule pairwise_reduce_scatter(const comm::Group& group, const comm::Chunks& chunks) {
+comm::Schedule pairwise_reduce_scatter(const comm::Group& group, const comm::Chunks& chunks,
+                                       SumOrder order) {
   const int r = group.rank;
   const int size = group.size();
   const Block own{chunks[r]};
@@ -53,18 +63,19 @@ comm::Schedule pairwise_reduce_scatter(const comm::Group& group, const comm::Chu
     room.add(chunks[r + s]);
   }
 
-  // The sum grows where the contribution of position 0 is.
-  const Block& sum = contributions.front();
-  for (std::size_t i = 1; i < contributions.size(); ++i) {
-    lane.push_back(local_step(own_rank(group), contributions[i], sum, comm::OnReceive::kReduce));
+  for (const auto& [into, from] : additions(order, contributions.size())) {
+    lane.push_back(local_step(own_rank(group), contributions[from], contributions[into],
+                              comm::OnReceive::kReduce));
   }
+  const Block& sum = contributions.front();
   if (r > 0) lane.push_back(local_step(own_rank(group), sum, own));
   return {.lanes = {lane}, .scratch_count = room.scratch_count()};
 }
 // [/region]
 
-comm::Schedule pairwise_all_reduce(const comm::Group& group, const comm::Chunks& chunks) {
-  comm::Schedule schedule = pairwise_reduce_scatter(group, chunks);
+comm::Schedule pairwise_all_reduce(const comm::Group& group, const comm::Chunks& chunks,
+                                   SumOrder order) {
+  comm::Schedule schedule = pairwise_reduce_scatter(group, chunks, order);
   comm::append(schedule.lanes.front(), ring_all_gather(group, chunks));
   return schedule;
 }

@@ -30,7 +30,7 @@ class SubtreeView {
   [[nodiscard]] bool is_leaf() const { return v_ != 0 && width(v_, bit_) == 1; }
   [[nodiscard]] int parent() const { return group_.at(root_ + v_ - bit_); }
   [[nodiscard]] int child(int bit) const { return group_.at(root_ + v_ + bit); }
-  /// The own chunk, in place.
+  /// This rank's chunk, in place.
   [[nodiscard]] Block own() const { return {chunks_[group_.rank]}; }
 
   /// The bits of the children: v + bit is one. Smallest first.

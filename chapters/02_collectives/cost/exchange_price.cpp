@@ -5,14 +5,13 @@
 
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::collectives {
 namespace {
 
 using replay::Cluster;
 using replay::GroupPlacement;
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 /// The latency of a hop of a ring: most are inside nodes.
 double mean_latency(const Cluster& cluster, const GroupPlacement& group) {

@@ -1,6 +1,5 @@
 #include "chapters/03_data_parallel/compression/equal_copies.hpp"
 
-#include <algorithm>
 #include <map>
 #include <set>
 #include <string>
@@ -22,23 +21,15 @@ std::set<std::string> groups_of_copies(const nn::Parameter& parameter) {
 
 std::vector<Bucket> buckets_of_equal_copies(const std::vector<nn::Parameter*>& parameters,
                                             std::size_t capacity) {
-  std::map<std::set<std::string>, std::vector<std::size_t>> alike;
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    alike[groups_of_copies(*parameters[p])].push_back(p);
+  std::map<std::set<std::string>, std::size_t> numbers;
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> kinds;
+  for (const nn::Parameter* parameter : parameters) {
+    counts.push_back(parameter->count());
+    kinds.push_back(
+        numbers.try_emplace(groups_of_copies(*parameter), numbers.size()).first->second);
   }
-  std::vector<Bucket> all;
-  for (const auto& [groups, numbers] : alike) {
-    std::vector<std::size_t> counts;
-    for (const std::size_t p : numbers) counts.push_back(parameters[p]->count());
-    for (Bucket& bucket : assign_buckets(counts, capacity)) {
-      for (std::size_t& p : bucket.parameters) p = numbers[p];
-      all.push_back(std::move(bucket));
-    }
-  }
-  // A bucket is full when its first parameter in forward order is there.
-  std::ranges::sort(all, std::ranges::greater(),
-                    [](const Bucket& bucket) { return std::ranges::min(bucket.parameters); });
-  return all;
+  return assign_buckets_by_kind(counts, kinds, capacity);
 }
 
 }  // namespace ultra::data_parallel

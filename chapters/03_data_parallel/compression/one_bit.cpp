@@ -12,7 +12,7 @@
 namespace ultra::data_parallel {
 namespace {
 
-constexpr std::size_t kPerWord = 32;
+constexpr std::size_t kSignsPerWord = 32;
 
 /// In f64, so that a block of f32 has hardly a rounding error. NaN or infinite where the block is.
 template <class T>
@@ -37,7 +37,7 @@ std::int32_t signs_of(std::span<const T> entries) {
 class OneBit final : public Compressor {
  public:
   [[nodiscard]] std::size_t message_words(std::size_t count, DType dtype) const override {
-    return ceil_div(count, kOneBitBlock) * words_of(dtype) + ceil_div(count, kPerWord);
+    return ceil_div(count, kOneBitBlock) * words_of(dtype) + ceil_div(count, kSignsPerWord);
   }
 
   void compress(const Tensor& gradient, const Tensor& message) const override {
@@ -51,8 +51,8 @@ class OneBit final : public Compressor {
             mean_magnitude(entries.subspan(begin, std::min(kOneBitBlock, entries.size() - begin)));
         at = put(at, std::span<const T>(&magnitude, 1));
       }
-      for (std::size_t begin = 0; begin < entries.size(); begin += kPerWord) {
-        *at++ = signs_of(entries.subspan(begin, std::min(kPerWord, entries.size() - begin)));
+      for (std::size_t begin = 0; begin < entries.size(); begin += kSignsPerWord) {
+        *at++ = signs_of(entries.subspan(begin, std::min(kSignsPerWord, entries.size() - begin)));
       }
     });
   }
@@ -65,11 +65,11 @@ class OneBit final : public Compressor {
       const std::int32_t* magnitudes = words_of_message.data();
       const std::int32_t* signs =
           magnitudes + ceil_div(sums.size(), kOneBitBlock) * words_of(dtype_of<T>());
-      for (std::size_t begin = 0; begin < sums.size(); begin += kPerWord) {
+      for (std::size_t begin = 0; begin < sums.size(); begin += kSignsPerWord) {
         const T plus = static_cast<T>(factor) * number_at<T>(magnitudes, begin / kOneBitBlock);
         const T minus = -plus;
-        const auto word = std::bit_cast<std::uint32_t>(signs[begin / kPerWord]);
-        const std::size_t size = std::min(kPerWord, sums.size() - begin);
+        const auto word = std::bit_cast<std::uint32_t>(signs[begin / kSignsPerWord]);
+        const std::size_t size = std::min(kSignsPerWord, sums.size() - begin);
         for (std::size_t i = 0; i < size; ++i) {
           sums[begin + i] += (word >> i & 1U) != 0 ? minus : plus;
         }
@@ -78,7 +78,7 @@ class OneBit final : public Compressor {
   }
 };
 
-static_assert(kOneBitBlock % kPerWord == 0, "a word's signs share one magnitude");
+static_assert(kOneBitBlock % kSignsPerWord == 0, "a word's signs share one magnitude");
 
 }  // namespace
 

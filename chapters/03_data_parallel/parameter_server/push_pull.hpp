@@ -39,7 +39,7 @@ enum class Push : std::uint8_t {
 /// arrive while earlier blocks still compute.
 /// Not collective: servers alone wait for others.
 /// Cost: the gradients' bytes sent, in one message per slice and step.
-/// Memory: none beside model and gradients; gradients that are still on their way when the model
+/// Memory: none besides model and gradients; gradients that are still on their way when the model
 /// drops them live until the next forward pass.
 class PushPull : public train::GradientExchange {
  public:

@@ -9,7 +9,7 @@
 #include "common/base/json.hpp"
 #include "common/base/text.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -26,7 +26,7 @@ std::string text_of(const SafetensorsHeader& header) {
 std::string config_text(const Companions& companions, const TrainingIdentity& identity) {
   std::string text =
       companions.config.empty()
-          ? checkpoint::llama_config_json(identity.model, identity.dtype)
+          ? checkpoint::model_config_json(identity.model, identity.dtype)
           : checkpoint::config_with_dtype(companions.config, identity.dtype, kConfigFile);
   const std::optional<checkpoint::MixtureConfig> mixture = mixture_of(identity.flags);
   return mixture ? checkpoint::config_with_mixture(text, *mixture, kConfigFile) : text;

@@ -9,7 +9,7 @@
 #include "common/base/text.hpp"
 #include "common/checkpoint/files/file_damage.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -40,7 +40,7 @@ fs::path without_slash(const fs::path& folder) {
 std::string described_model(checkpoint::FileLayer& files, const fs::path& config) {
   try {
     const nn::ModelConfig model =
-        checkpoint::parse_llama_config(checkpoint::read_text(files, config), config.string());
+        checkpoint::parse_model_config(checkpoint::read_text(files, config), config.string());
     return fmt::format(" (a Llama of {} layers and hidden size {})", model.num_layers,
                        model.hidden_size);
   } catch (const FileError&) {

@@ -142,24 +142,21 @@ void expect_checksums(FileLayer& files, const fs::path& folder, int writers,
 
 // Tensors -----------------------------------------------------------------------------------------
 
-/// A tensor of an optimizer file: rows of elements of a parameter.
-struct StoredRows {
-  std::size_t file;    ///< its file
-  std::string tensor;  ///< its name there
-  Range first_row;     ///< of the whole parameter's elements
-  std::size_t rows;    ///< how many
-  std::size_t stride;  ///< from row to row in the whole parameter; 0 for one row
+/// A tensor of an optimizer file.
+struct StateTensor {
+  std::size_t file;  ///< its file
+  std::string name;  ///< its name there
 };
 
-/// A row of a stored tensor.
-struct StoredRow {
-  const StoredRows* rows;
-  std::size_t begin;  ///< its place in the stored tensor
+/// One state of a parameter: the tensors that hold it, and which elements each has.
+struct StatePieces {
+  std::vector<StateTensor> tensors;
+  std::vector<PieceRows> pieces;
 };
 
 /// Elements to copy from a stored tensor.
 struct StateCopy {
-  const StoredRows* rows;
+  const StateTensor* tensor;
   std::size_t from, to, count;
 };
 
@@ -236,33 +233,12 @@ class StoredState {
                                          shown_text(tensor.name)));
       }
       expect_type(path, tensor, dtype_);
-      states_[{name->state, name->parameter}].push_back(
-          {.file = file,
-           .tensor = tensor.name,
-           .first_row = {name->begin, name->begin + tensor.shape.back()},
-           .rows = dimensions == 2 ? tensor.shape.front() : 1,
-           .stride = name->stride});
+      StatePieces& state = states_[{name->state, name->parameter}];
+      state.tensors.push_back({.file = file, .name = tensor.name});
+      state.pieces.push_back({.first_row = {name->begin, name->begin + tensor.shape.back()},
+                              .rows = dimensions == 2 ? tensor.shape.front() : 1,
+                              .stride = name->stride});
     }
-  }
-
-  /// The rows of stored tensors that hold some of the wanted elements, and which elements those
-  /// are.
-  static std::pair<std::vector<Range>, std::vector<StoredRow>> rows_with(
-      const std::vector<StoredRows>& all, const Range& wanted) {
-    std::pair<std::vector<Range>, std::vector<StoredRow>> found;
-    for (const StoredRows& stored : all) {
-      const std::size_t end = stored.first_row.end;
-      // Rows before this one end before the wanted elements begin.
-      std::size_t row = 0;
-      if (stored.stride > 0 && wanted.begin > end) row = (wanted.begin - end) / stored.stride;
-      for (; row < stored.rows; ++row) {
-        const std::size_t begin = stored.first_row.begin + row * stored.stride;
-        if (begin >= wanted.end) break;
-        found.first.push_back({begin, begin + stored.first_row.size()});
-        found.second.push_back({&stored, row * stored.first_row.size()});
-      }
-    }
-    return found;
   }
 
   /// Where a state of some elements is.
@@ -272,11 +248,9 @@ class StoredState {
     std::size_t count = 0;
     const auto found = states_.find({std::string(state), parameter});
     if (found != states_.end()) {
-      const Range wanted{run.global, run.global + run.count};
-      const auto [elements, rows] = rows_with(found->second, wanted);
-      for (const PieceCopy& copy : copies_for(elements, wanted)) {
-        const StoredRow& row = rows[copy.piece];
-        copies.push_back({row.rows, row.begin + copy.from, copy.to, copy.count});
+      const auto& [tensors, pieces] = found->second;
+      for (const PieceCopy& copy : copies_from_rows(pieces, {run.global, run.global + run.count})) {
+        copies.push_back({&tensors[copy.piece], copy.from, copy.to, copy.count});
         count += copy.count;
       }
     }
@@ -289,8 +263,8 @@ class StoredState {
   void read_state(std::string_view state, const std::string& parameter, const ElementRun& run,
                   const Tensor& out) const {
     for (const StateCopy& copy : copies_of(state, parameter, run)) {
-      optimizers_[copy.rows->file]->read(copy.rows->tensor, copy.from,
-                                         part(out, run.local + copy.to, copy.count));
+      optimizers_[copy.tensor->file]->read(copy.tensor->name, copy.from,
+                                           part(out, run.local + copy.to, copy.count));
     }
   }
 
@@ -300,7 +274,7 @@ class StoredState {
   SafetensorsReader weights_;
   std::vector<std::unique_ptr<SafetensorsReader>> optimizers_;
   /// By state and parameter.
-  std::map<std::pair<std::string, std::string>, std::vector<StoredRows>> states_;
+  std::map<std::pair<std::string, std::string>, StatePieces> states_;
 };
 
 }  // namespace

@@ -4,7 +4,8 @@
 ///
 /// Each rank saves the pieces of tensors that it owns. Who reads them later may be cut differently: its
 /// piece begins in the middle of one stored piece and ends in another. A checkpoint that says for each
-/// piece which elements of the whole tensor it holds can be read by any layout.
+/// piece which elements of the whole tensor it holds can be read by any layout. Where tensor
+/// parallelism cuts a matrix between columns, a piece holds a few elements of every row.
 ///
 /// Exercise 04.8 (`./workbook check 04.8`). Body: solutions/04_zero/reshard.cpp.
 
@@ -31,5 +32,18 @@ struct PieceCopy {
 /// @param wanted  elements of the whole tensor.
 /// @return in the order in which the elements are wanted; what no piece holds is left out.
 [[nodiscard]] std::vector<PieceCopy> copies_for(std::span<const Range> stored, Range wanted);
+
+/// @brief The elements of a whole tensor that a stored piece holds: rows of equal size, one after the
+/// other in the piece, at equal distances in the tensor.
+struct PieceRows {
+  Range first_row;         ///< elements of the whole tensor
+  std::size_t rows = 1;    ///< how many
+  std::size_t stride = 0;  ///< from row to row in the whole tensor, at least a row; 0 for one row
+};
+
+/// @brief copies_for(), from pieces of rows: a copy is of one row.
+/// Cost: of the rows up to the end of what is wanted; none for rows that end before its begin.
+[[nodiscard]] std::vector<PieceCopy> copies_from_rows(std::span<const PieceRows> stored,
+                                                      Range wanted);
 
 }  // namespace ultra::zero

@@ -29,14 +29,16 @@ std::size_t count_of(const Flags& flags, const std::string& flag) {
 }
 
 /// What hangs on flags, in the words of a message; each part ends nothing.
-std::string unlike_mixtral(const Flags& flags) {
+std::string unlike_published(const Flags& flags) {
   std::vector<std::string> reasons;
   if (value_of(flags, "--router", "softmax") != "softmax") {
-    reasons.emplace_back("its affinities are sigmoids (--router sigmoid), and Mixtral's a softmax");
+    reasons.emplace_back(
+        "its affinities are sigmoids (--router sigmoid), and those of published ones a softmax");
   }
   if (count_of(flags, "--top-k") == 1) {
     reasons.emplace_back(
-        "the one expert of a token counts by its affinity (--top-k 1), and in Mixtral as a whole");
+        "the one expert of a token counts by its affinity (--top-k 1), and in published ones as a "
+        "whole");
   }
   if (value_of(flags, "--shared-experts", "0") != "0") {
     reasons.emplace_back("it has experts that every token uses (--shared-experts)");
@@ -57,7 +59,7 @@ std::optional<checkpoint::MixtureConfig> mixture_of(const Flags& flags) {
   return checkpoint::MixtureConfig{.experts = count_of(flags, "--experts"),
                                    .top_k = count_of(flags, "--top-k"),
                                    .expert_ffn = count_of(flags, "--expert-ffn"),
-                                   .unlike_mixtral = unlike_mixtral(flags)};
+                                   .unlike_published = unlike_published(flags)};
 }
 
 }  // namespace ultra::zero

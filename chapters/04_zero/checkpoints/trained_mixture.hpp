@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/checkpoint/mixture_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 
 namespace ultra::zero {
 

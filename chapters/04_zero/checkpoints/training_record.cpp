@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <optional>
 #include <string_view>
 
 #include "common/base/errors.hpp"
@@ -39,11 +40,13 @@ template <class T>
 void expect_equal_constant(const T& now, const T& saved, std::string_view name,
                            const std::string& folder) {
   if (now == saved) return;
-  throw ConfigError(fmt::format(
-      "checkpoint '{}' is of another training: its model has {} {}, this program's has "
-      "{}. Give the --init (or --vocab, --tied-embeddings) that it was started with, or leave out "
-      "--resume.",
-      folder, name, saved, now));
+  throw ConfigError(
+      fmt::format("checkpoint '{}' is of another training: its model has {} {}, this program's has "
+                  "{}. Give the --init (or --vocab, --tied-embeddings, --head-dim, --qkv-bias, "
+                  "--qk-norm, --attention) that it "
+                  "was started with, or leave out "
+                  "--resume.",
+                  folder, name, saved, now));
 }
 
 /// A flag as messages show it: "--top-k 2", or "no --top-k".
@@ -81,6 +84,57 @@ std::string shown_precision(const std::string& text) {
   return text.empty() ? "everything in one type" : text;
 }
 
+/// What not every model has; older programs wrote files without.
+void write_options(const nn::ModelConfig& model, Json& object) {
+  if (model.head_size > 0) object["head_dim"] = model.head_size;
+  if (model.qkv_bias) object["qkv_bias"] = true;
+  if (model.qk_norm) object["qk_norm"] = true;
+  if (const nn::LatentAttention& latent = model.latent; latent.on) {
+    object["latent"] = {latent.kv_lora_rank, latent.q_lora_rank, latent.qk_nope_head_dim,
+                        latent.qk_rope_head_dim, latent.v_head_dim};
+  }
+  if (const auto& scaling = model.rope_scaling) {
+    object["rope_scaling"] = {scaling->factor, scaling->low_frequency_factor,
+                              scaling->high_frequency_factor, scaling->original_positions};
+  }
+}
+
+void read_options(const Json& object, nn::ModelConfig& model) {
+  if (object.contains("head_dim")) {
+    model.head_size = whole_number_in<std::size_t>(object, "head_dim");
+  }
+  if (object.contains("qkv_bias")) object.at("qkv_bias").get_to(model.qkv_bias);
+  if (object.contains("qk_norm")) object.at("qk_norm").get_to(model.qk_norm);
+  if (const Json* latent = object.find("latent")) {
+    model.latent = {.on = true,
+                    .kv_lora_rank = latent->at(0).get<std::size_t>(),
+                    .q_lora_rank = latent->at(1).get<std::size_t>(),
+                    .qk_nope_head_dim = latent->at(2).get<std::size_t>(),
+                    .qk_rope_head_dim = latent->at(3).get<std::size_t>(),
+                    .v_head_dim = latent->at(4).get<std::size_t>()};
+  }
+  if (const Json* scaling = object.find("rope_scaling")) {
+    model.rope_scaling = {.factor = scaling->at(0).get<double>(),
+                          .low_frequency_factor = scaling->at(1).get<double>(),
+                          .high_frequency_factor = scaling->at(2).get<double>(),
+                          .original_positions = scaling->at(3).get<std::size_t>()};
+  }
+}
+
+std::string shown_scaling(const std::optional<ops::RopeScaling>& scaling) {
+  if (!scaling) return "none";
+  return fmt::format("{} ({}, {}, {})", scaling->factor, scaling->low_frequency_factor,
+                     scaling->high_frequency_factor, scaling->original_positions);
+}
+
+/// Either form computes the same model.
+std::string shown_latent(const nn::LatentAttention& latent) {
+  if (!latent.on) return "none";
+  return fmt::format("{} and {} for heads of {} + {} and {}", latent.kv_lora_rank,
+                     latent.q_lora_rank, latent.qk_nope_head_dim, latent.qk_rope_head_dim,
+                     latent.v_head_dim);
+}
+
 Json identity_json(const TrainingIdentity& identity) {
   const nn::ModelConfig& model = identity.model;
   Json object = {{"layers", model.num_layers},
@@ -99,6 +153,7 @@ Json identity_json(const TrainingIdentity& identity) {
                  {"data", identity.data},
                  {"data_bytes", identity.data_bytes},
                  {"data_hash", identity.data_hash}};
+  write_options(model, object);
   if (identity.doc_length > 0) object["doc_length"] = identity.doc_length;
   if (!identity.flags.empty()) object["variant"] = identity.flags;
   return object;
@@ -110,6 +165,7 @@ Json settings_json(const TrainingSettings& settings) {
                  {"warmup", settings.warmup},
                  {"clip", settings.clip_norm},
                  {"micro_batch", settings.micro_batch}};
+  if (settings.decay > 0) object["decay"] = settings.decay;
   if (!settings.precision.empty()) object["precision"] = settings.precision;
   return object;
 }
@@ -135,6 +191,7 @@ TrainingIdentity identity_from(const Json& object) {
   object.at("rope_theta").get_to(model.rope_theta);
   object.at("norm_epsilon").get_to(model.norm_epsilon);
   object.at("tied_embeddings").get_to(model.tied_embeddings);
+  read_options(object, model);
   identity.dtype = dtype_from(object);
   identity.seed = whole_number_in<std::uint64_t>(object, "seed");
   identity.global_batch = whole_number_in<std::size_t>(object, "global_batch");
@@ -154,6 +211,7 @@ TrainingSettings settings_from(const Json& object) {
                             .warmup = whole_number_in<std::size_t>(object, "warmup"),
                             .clip_norm = object.at("clip").get<double>(),
                             .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
+  if (object.contains("decay")) settings.decay = whole_number_in<std::size_t>(object, "decay");
   if (object.contains("precision")) object.at("precision").get_to(settings.precision);
   return settings;
 }
@@ -224,6 +282,13 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal_constant(model.norm_epsilon, saved.model.norm_epsilon, "norm_epsilon", folder);
   expect_equal_constant(model.tied_embeddings, saved.model.tied_embeddings, "tied_embeddings",
                         folder);
+  expect_equal_constant(shown_latent(model.latent), shown_latent(saved.model.latent), "latents",
+                        folder);
+  expect_equal_constant(model.head_dim(), saved.model.head_dim(), "head_dim", folder);
+  expect_equal_constant(model.qkv_bias, saved.model.qkv_bias, "qkv_bias", folder);
+  expect_equal_constant(model.qk_norm, saved.model.qk_norm, "qk_norm", folder);
+  expect_equal_constant(shown_scaling(model.rope_scaling), shown_scaling(saved.model.rope_scaling),
+                        "rope_scaling", folder);
   expect_equal(to_string(dtype), to_string(saved.dtype), "--dtype", folder);
   expect_equal(seed, saved.seed, "--seed", folder);
   expect_equal(global_batch, saved.global_batch, "--global-batch", folder);
@@ -248,6 +313,8 @@ std::vector<std::string> TrainingSettings::changes_since(const TrainingSettings&
   compare("--steps", steps, saved.steps, ": the learning rate now falls until the new last step");
   compare("--lr", learning_rate, saved.learning_rate);
   compare("--warmup", warmup, saved.warmup);
+  const auto shown = [](std::size_t count) { return count > 0 ? fmt::to_string(count) : "none"; };
+  compare("--decay", shown(decay), shown(saved.decay));
   compare("--clip", clip_norm, saved.clip_norm);
   compare("--micro-batch", micro_batch, saved.micro_batch);
   if (precision != saved.precision) {
@@ -263,6 +330,7 @@ TrainingSettings settings_of(const train::TrainOptions& options) {
   return {.steps = options.steps,
           .learning_rate = options.learning_rate,
           .warmup = options.warmup,
+          .decay = options.decay.value_or(0),
           .clip_norm = options.clip_norm,
           .micro_batch = options.micro_batch,
           .precision = precision_text(options)};

@@ -39,6 +39,7 @@ struct TrainingSettings {
   std::size_t steps = 0;        ///< of the whole training: where the learning rate's cosine ends
   double learning_rate = 0;     ///< the highest
   std::size_t warmup = 0;       ///< steps until it is reached
+  std::size_t decay = 0;        ///< last steps, in which it falls; 0: a cosine
   double clip_norm = 0;         ///< highest gradient norm; 0: none is clipped
   std::size_t micro_batch = 0;  ///< sequences per pass: sums are rounded in another order
   std::string precision = {};   ///< the types of weights, gradients and activations; empty: --dtype

@@ -13,16 +13,23 @@
 
 namespace ultra::zero {
 
+/// @brief A tensor whose states are in storage.
+struct OffloadedTensor {
+  std::size_t elements = 0;  ///< its own
+  std::size_t states = 0;    ///< of the optimizer: numbers for each element
+};
+
 /// @brief Consecutive tensors whose states travel together.
 struct OffloadedBlock {
   Range tensors;   ///< their numbers
   Range elements;  ///< of all tensors, one after the other
+  Range states;    ///< of all numbers that the optimizer keeps, likewise
   bool operator==(const OffloadedBlock&) const = default;
 };
 
 /// @brief Where the states of a rank's tensors stand, in elements.
 ///
-/// Storage: the weights of all tensors, if they are offloaded; then, block by block, the optimizer's
+/// Storage: the weights of all tensors, if they are offloaded; then, tensor by tensor, the optimizer's
 /// states, one after the other. A buffer: weights and states of its block, likewise.
 class OffloadedLayout {
  public:
@@ -30,10 +37,7 @@ class OffloadedLayout {
   enum class Weights { kStay, kStored };
 
   /// @brief Groups tensors to blocks: the next block begins when one has at least `least` elements.
-  /// @param counts  elements of each tensor.
-  /// @param states  of the optimizer: numbers for each element.
-  OffloadedLayout(std::span<const std::size_t> counts, std::size_t states, std::size_t least,
-                  Weights weights);
+  OffloadedLayout(std::span<const OffloadedTensor> tensors, std::size_t least, Weights weights);
 
   /// @brief The blocks, in order.
   [[nodiscard]] const std::vector<OffloadedBlock>& blocks() const { return blocks_; }
@@ -43,15 +47,17 @@ class OffloadedLayout {
   [[nodiscard]] Range elements_of(std::size_t tensor) const { return places_.at(tensor); }
   /// @brief Number of tensors.
   [[nodiscard]] std::size_t tensors() const { return places_.size(); }
-  /// @brief Numbers that the optimizer keeps of each element.
-  [[nodiscard]] std::size_t states() const { return states_; }
+  /// @brief Numbers that the optimizer keeps of each element of a tensor.
+  [[nodiscard]] std::size_t states(std::size_t tensor) const { return states_.at(tensor).number; }
   /// @brief Whether the weights are stored too.
   [[nodiscard]] bool stores_weights() const { return weights_ == Weights::kStored; }
 
   /// @brief Elements of the storage.
-  [[nodiscard]] std::size_t stored() const { return per_element() * count_; }
+  [[nodiscard]] std::size_t stored() const { return weights_of(count_) + numbers_; }
   /// @brief Where the states of a block stand in storage, one after the other.
   [[nodiscard]] Range stored_states(std::size_t block) const;
+  /// @brief Where a state of a tensor stands in storage.
+  [[nodiscard]] Range stored_state(std::size_t tensor, std::size_t state) const;
   /// @brief Elements of each buffer: as many as the largest of its blocks needs.
   [[nodiscard]] std::array<std::size_t, kWindowBuffers> buffers() const;
   /// @brief Elements of all buffers together.
@@ -63,12 +69,22 @@ class OffloadedLayout {
   [[nodiscard]] Range state_in_buffer(std::size_t tensor, std::size_t state) const;
 
  private:
-  [[nodiscard]] std::size_t per_element() const { return states_ + (stores_weights() ? 1 : 0); }
-  [[nodiscard]] Range in_buffer(std::size_t tensor, std::size_t array) const;
+  struct States {
+    std::size_t number;  // of each element
+    std::size_t begin;   // among all numbers
+  };
 
-  std::size_t states_;
+  /// How many weights of so many elements are stored.
+  [[nodiscard]] std::size_t weights_of(std::size_t elements) const {
+    return stores_weights() ? elements : 0;
+  }
+  /// Where a state of a tensor stands among all numbers.
+  [[nodiscard]] Range state_of(std::size_t tensor, std::size_t state) const;
+
+  std::vector<States> states_;  // by tensor
   Weights weights_;
-  std::size_t count_ = 0;
+  std::size_t count_ = 0;    // elements
+  std::size_t numbers_ = 0;  // of the optimizer
   std::vector<Range> places_;
   std::vector<std::size_t> block_of_;
   std::vector<OffloadedBlock> blocks_;

@@ -7,6 +7,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
+#include "common/train/gradients/model_states.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -21,6 +22,13 @@ Tensor host_side_of(const Tensor& tensor) {
   return Tensor::empty(device.host(), tensor.shape(), tensor.dtype());
 }
 
+/// Numbers that the optimizer keeps of an element, at most.
+std::size_t most_states(std::span<const OffloadedTensor> tensors) {
+  std::size_t most = 1;
+  for (const OffloadedTensor& tensor : tensors) most = std::max(most, tensor.states);
+  return most;
+}
+
 /// Copies between the two sides.
 void bring(const Tensor& to, const Tensor& from) {
   if (!to.shares_storage(from)) to.copy_from(from);
@@ -29,10 +37,10 @@ void bring(const Tensor& to, const Tensor& from) {
 }  // namespace
 
 OffloadedStates::OffloadedStates(const OffloadSettings& settings,
-                                 std::span<const std::size_t> counts, std::size_t states,
-                                 const Device& device, DType dtype,
-                                 OffloadedLayout::Weights weights)
-    : layout_(counts, states, settings.least_block_bytes / (states * size_of(dtype)), weights),
+                                 std::span<const OffloadedTensor> tensors, const Device& device,
+                                 DType dtype, OffloadedLayout::Weights weights)
+    : layout_(tensors, settings.least_block_bytes / (most_states(tensors) * size_of(dtype)),
+              weights),
       dtype_(dtype),
       step_(layout_.blocks().size(),
             {.start_read = [this](std::size_t block,
@@ -98,7 +106,8 @@ void OffloadedStates::finish(std::size_t block, Transfers& transfers, Kind kind)
       fmt::format("{} block {}", kind == Kind::kRead ? "read" : "write", block);
   for (std::size_t t = 0; t < transfers.size(); ++t) {
     const bool states = t + 1 == transfers.size();
-    wait_for(transfers[t], states ? layout_.states() * n : n, kind, name, use_.optimizer);
+    wait_for(transfers[t], states ? layout_.stored_states(block).size() * size_of(dtype_) : n, kind,
+             name, use_.optimizer);
   }
   transfers.clear();
   if (kind == Kind::kWrite) return;
@@ -129,7 +138,7 @@ std::vector<Tensor> OffloadedStates::borrow(std::size_t tensor) {
   }
   const Tensor& window = window_.at(block % kWindowBuffers);
   std::vector<Tensor> states;
-  for (std::size_t s = 0; s < layout_.states(); ++s) {
+  for (std::size_t s = 0; s < layout_.states(tensor); ++s) {
     states.push_back(window.slice(0, layout_.state_in_buffer(tensor, s)));
   }
   return states;
@@ -192,23 +201,18 @@ void OffloadedStates::write_weights(const Range& elements, const Tensor& in) {
   write_now(elements, in);
 }
 
-Range OffloadedStates::stored_state(std::size_t tensor, std::size_t state) const {
-  const std::size_t block = layout_.block_of(tensor);
-  const Range& elements = layout_.blocks()[block].elements;
-  const Range& own = layout_.elements_of(tensor);
-  const std::size_t begin =
-      layout_.stored_states(block).begin + state * elements.size() + own.begin - elements.begin;
-  return {begin, begin + own.size()};
-}
-
 void OffloadedStates::read_states(std::size_t tensor, std::span<const Tensor> out) {
   settle();
-  for (std::size_t s = 0; s < layout_.states(); ++s) read_now(stored_state(tensor, s), out[s]);
+  for (std::size_t s = 0; s < layout_.states(tensor); ++s) {
+    read_now(layout_.stored_state(tensor, s), out[s]);
+  }
 }
 
 void OffloadedStates::write_states(std::size_t tensor, std::span<const Tensor> in) {
   settle();
-  for (std::size_t s = 0; s < layout_.states(); ++s) write_now(stored_state(tensor, s), in[s]);
+  for (std::size_t s = 0; s < layout_.states(tensor); ++s) {
+    write_now(layout_.stored_state(tensor, s), in[s]);
+  }
 }
 
 namespace {
@@ -222,7 +226,7 @@ class OffloadedStore final : public optim::StateStore {
     ensure(values.size() == layout.tensors(), "states of other tensors were made");
     for (std::size_t i = 0; i < values.size(); ++i) {
       ensure(
-          values[i].numel() == layout.elements_of(i).size() && specs[i].size() == layout.states(),
+          values[i].numel() == layout.elements_of(i).size() && specs[i].size() == layout.states(i),
           "states are of their tensor's size, and as many as were made");
       shapes_.push_back(values[i].shape());
     }
@@ -241,6 +245,7 @@ class OffloadedStore final : public optim::StateStore {
     states_->give_back(i);
   }
   void end_step() override { states_->end_step(); }
+  bool lends_weights() const override { return states_->layout().stores_weights(); }
   void read(std::size_t i, std::span<const Tensor> out) override { states_->read_states(i, out); }
   void write(std::size_t i, std::span<const Tensor> in) override { states_->write_states(i, in); }
 
@@ -284,21 +289,25 @@ std::unique_ptr<optim::StateStore> offloaded_store(std::shared_ptr<OffloadedStat
 
 std::shared_ptr<OffloadedStates> offload_states(const OffloadSettings& settings,
                                                 const std::vector<train::OwnedPiece>& pieces,
-                                                std::size_t states, const nn::Parameter& like,
+                                                const optim::UpdateRule& rule,
+                                                const nn::Parameter& like,
                                                 const nn::Precision& precision) {
   if (settings.what == Offload::kNone) return nullptr;
   const bool masters = has_masters(like, precision);
   ensure(!masters || !settings.offloads_parameters(),
          "weights that are offloaded have no master weights beside them");
-  std::vector<std::size_t> counts;
-  for (const train::OwnedPiece& piece : pieces) counts.push_back(piece.elements.size());
+  std::vector<OffloadedTensor> tensors;
+  for (const train::OwnedPiece& piece : pieces) {
+    tensors.push_back({.elements = piece.elements.size(),
+                       .states = rule.states(train::weight_kind(*piece.parameter)).size()});
+  }
   using Weights = OffloadedLayout::Weights;
   const DType dtype = accumulation_dtype(like.dtype());
   auto offloaded = std::make_shared<OffloadedStates>(
-      settings, counts, states, like.device(), dtype,
+      settings, tensors, like.device(), dtype,
       settings.offloads_parameters() || masters ? Weights::kStored : Weights::kStay);
   for (std::size_t i = 0; masters && i < pieces.size(); ++i) {
-    const Tensor initial = Tensor::empty(like.device(), {counts[i]}, dtype);
+    const Tensor initial = Tensor::empty(like.device(), {tensors[i].elements}, dtype);
     pieces[i].parameter->initial_values_into(initial, pieces[i].elements.begin);
     offloaded->write_weights(offloaded->layout().elements_of(i), initial);
   }

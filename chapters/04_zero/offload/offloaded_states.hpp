@@ -49,19 +49,17 @@ struct WeightsRead {
 class OffloadedStates {
  public:
   /// @brief Opens the storage at its full length and makes the window; the states are zeros.
-  /// @param counts  elements of each tensor, in the order of the updates.
-  /// @param states  of the optimizer: numbers for each element.
+  /// @param tensors  in the order of the updates.
   /// @throws FileError, OutOfMemory as open_storage().
-  OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
-                  std::size_t states, const Device& device, DType dtype)
-      : OffloadedStates(settings, counts, states, device, dtype,
+  OffloadedStates(const OffloadSettings& settings, std::span<const OffloadedTensor> tensors,
+                  const Device& device, DType dtype)
+      : OffloadedStates(settings, tensors, device, dtype,
                         settings.offloads_parameters() ? OffloadedLayout::Weights::kStored
                                                        : OffloadedLayout::Weights::kStay) {}
   /// @brief The same with weights in storage that the settings do not name: master weights, which are
   /// zeros too.
-  OffloadedStates(const OffloadSettings& settings, std::span<const std::size_t> counts,
-                  std::size_t states, const Device& device, DType dtype,
-                  OffloadedLayout::Weights weights);
+  OffloadedStates(const OffloadSettings& settings, std::span<const OffloadedTensor> tensors,
+                  const Device& device, DType dtype, OffloadedLayout::Weights weights);
   OffloadedStates(const OffloadedStates&) = delete;
   OffloadedStates& operator=(const OffloadedStates&) = delete;
 
@@ -132,7 +130,6 @@ class OffloadedStates {
                 std::string_view name, train::StorageTraffic& traffic);
   void read_now(const Range& stored, const Tensor& out);
   void write_now(const Range& stored, const Tensor& in);
-  [[nodiscard]] Range stored_state(std::size_t tensor, std::size_t state) const;
   [[nodiscard]] std::uint64_t byte(std::size_t element) const { return element * size_of(dtype_); }
 
   OffloadedLayout layout_;
@@ -155,12 +152,12 @@ class OffloadedStates {
 
 /// @brief The states of pieces that a rank updates, with their initial master weights, which are
 /// states of the optimizer, where the types ask for them.
-/// @param states  of the optimizer: numbers for each element.
+/// @param rule    of the optimizer: which states it keeps of each.
 /// @param like    a parameter of their type, on their device.
 /// @return null when nothing is offloaded.
 [[nodiscard]] std::shared_ptr<OffloadedStates> offload_states(
     const OffloadSettings& settings, const std::vector<train::OwnedPiece>& pieces,
-    std::size_t states, const nn::Parameter& like, const nn::Precision& precision);
+    const optim::UpdateRule& rule, const nn::Parameter& like, const nn::Precision& precision);
 
 /// @brief The master weights of these pieces, or the weights themselves where those are stored.
 /// @param states  null: on the device.

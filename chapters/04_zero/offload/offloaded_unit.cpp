@@ -24,7 +24,7 @@ class OffloadedUnit final : public ShardedUnit {
         states_(states),
         elements_{first, first + stored_elements(group.layout, shards.rank())} {
     const Tensor initial = empty_shard();
-    group_.initialize(initial, shard_range(group_.layout, shards.rank()).begin);
+    group_.initialize(initial, shards.rank());
     states_.write_weights(elements_, stored_part(initial));
   }
 

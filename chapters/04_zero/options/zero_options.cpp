@@ -20,6 +20,9 @@ const std::vector<train::Choice<ZeroStage>> kStages = {{"0", ZeroStage::kNone},
 const std::vector<train::Choice<Reshard>> kReshards = {{"yes", Reshard::kAfterForward},
                                                        {"no", Reshard::kAfterBackward}};
 
+const std::vector<train::Choice<ShardCut>> kCuts = {{"flat", ShardCut::kFlat},
+                                                    {"rows", ShardCut::kRows}};
+
 /// More than a model has.
 constexpr std::size_t kMostUnits = 1'000'000;
 
@@ -37,6 +40,11 @@ void ZeroOptions::add_to(CLI::App& app) {
                     "what exists as shards only: 0 nothing, 1 optimizer states, 2 gradients too, "
                     "3 parameters too");
   const train::Flags flags(app, group);
+  flags.add_parsed(
+      "--shards",
+      [this](const std::string& word) { cut = train::parse_choice("--shards", word, kCuts); },
+      "how tensors are cut into shards: flat, all as one array, or rows, each for itself by whole "
+      "rows (with --zero 3) [flat]");
   flags.add("--prefetch", prefetch,
             "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]",
             {0, kMostUnits});
@@ -58,6 +66,7 @@ void ZeroOptions::add_to(CLI::App& app) {
 
 void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parallel) const {
   const bool all = stage == ZeroStage::kParameters;
+  expect_meaning(cut.has_value(), "--shards", shards(), "--zero 1, 2 or 3");
   expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
   train::under_flag("--reduce-scatter", "", [&] { static_cast<void>(algorithms(data_parallel)); });
@@ -83,6 +92,13 @@ std::vector<train::Conflict> ZeroOptions::conflicts(
   exclude(shards() && data_parallel.compress != "none", "--compress", any,
           "compressed gradients travel to all ranks, not to the owner of a shard.");
   const bool units = stage == ZeroStage::kParameters;
+  const bool rows = cut == ShardCut::kRows;
+  exclude(rows && shards() && !units, "--shards rows",
+          shards() && !units ? fmt::format("--zero {}", number_of(stage)) : "--zero 1 or 2",
+          "every rank keeps all weights there: rows would add padding and copies, and save "
+          "nothing. Use --zero 3, or leave out --shards.");
+  exclude(rows && !plus_plus.techniques.empty(), "--shards rows", "--zero++",
+          "its units are flat. Leave out one of the two flags.");
   exclude(units && data_parallel.check_replicas > 0, "--check-replicas", "--zero 3",
           "there are no replicas of the weights to compare.");
   exclude(units && data_parallel.overlap == data_parallel::GradientOverlap::kPerParameter,
@@ -113,6 +129,7 @@ ZeroSettings ZeroOptions::settings(const data_parallel::DataParallelOptions& dat
   const bool by_parameter = data_parallel.overlap == When::kPerParameter;
   return {.stage = stage,
           .bucket_capacity = by_parameter ? 0 : data_parallel.bucket_capacity(dtype),
+          .cut = cut.value_or(ShardCut::kFlat),
           .overlap = overlaps ? Overlap::kOn : Overlap::kOff,
           .prefetch = prefetch.value_or(overlaps ? 1 : 0),
           .reshard = reshard.value_or(Reshard::kAfterForward),
@@ -134,6 +151,7 @@ train::ExtraConfig ZeroOptions::config(
   config.emplace_back("hybrid_shard", node_size.value_or(0));
   config.emplace_back("reduce_scatter", reduce_scatter);
   if (stage != ZeroStage::kParameters) return config;
+  config.emplace_back("shards", std::string(cut == ShardCut::kRows ? "rows" : "flat"));
   config.emplace_back("prefetch", settings(data_parallel, DType::kF32).prefetch);
   config.emplace_back("reshard_after_forward",
                       reshard == Reshard::kAfterBackward ? std::string("no") : std::string("yes"));

@@ -21,6 +21,7 @@ namespace ultra::zero {
 /// @brief What is sharded over the replicas, and when what is gathered.
 struct ZeroOptions {
   ZeroStage stage = ZeroStage::kNone;       ///< --zero
+  std::optional<ShardCut> cut;              ///< --shards; absent: flat
   std::optional<std::size_t> prefetch;      ///< --prefetch; absent: 1
   std::optional<Reshard> reshard;           ///< --reshard-after-forward; absent: yes
   std::optional<std::size_t> node_size;     ///< --hybrid-shard; absent: one copy on all ranks

@@ -2,43 +2,84 @@
 
 #include <fmt/format.h>
 
+#include <deque>
 #include <utility>
 
+#include "chapters/04_zero/rows/row_parts.hpp"
 #include "common/base/errors.hpp"
 
 namespace ultra::zero {
 namespace {
 
-/// Hybrid sharding: every node has a copy of the model, so its shards are sums of the node only.
+/// Hybrid sharding: every node has a copy of the model, so its shards are sums of the node only. The
+/// sum of a shard that the step's last pass has completed goes on while the pass computes.
 class SummedOverCopies final : public GroupReducer {
  public:
   SummedOverCopies(std::unique_ptr<GroupReducer> reducer, const std::vector<ParameterGroup>& groups,
-                   const Communicator& copies)
-      : reducer_(std::move(reducer)) {
+                   const Communicator& copies, Overlap overlap, const train::StepSchedule& schedule)
+      : reducer_(std::move(reducer)),
+        overlap_(overlap),
+        taken_in_(groups.size()),
+        sums_(groups.size()) {
     for (const ParameterGroup& group : groups) {
       copies_.push_back(copies.labeled("copies of " + group.name));
+      passes_.push_back(backward_passes(schedule, group.chunk).size());
     }
   }
 
-  Tensor open(std::size_t group) override { return reducer_->open(group); }
-  void flush(std::size_t group) override { reducer_->flush(group); }
+  Tensor open(std::size_t group) override {
+    Tensor memory = reducer_->open(group);
+    constexpr std::size_t kMostUnderWay = 2;  // in the reducer, which takes in the oldest
+    while (on_the_way_.size() > kMostUnderWay) {
+      const std::size_t oldest = on_the_way_.front();
+      on_the_way_.pop_front();
+      if (++taken_in_[oldest] == passes_[oldest] && overlap_ == Overlap::kOn) sum(oldest);
+    }
+    return memory;
+  }
+  void flush(std::size_t group) override {
+    ensure(!sums_[group], "a shard that is summed over the copies was complete");
+    reducer_->flush(group);
+    on_the_way_.push_back(group);
+  }
   void finish() override {
     reducer_->finish();
-    std::vector<Work> works;
-    for (std::size_t g = 0; g < copies_.size(); ++g) {
-      works.push_back(copies_[g].all_reduce(reducer_->shard(g)));
+    for (std::size_t g = 0; g < sums_.size(); ++g) {
+      if (!sums_[g]) sum(g);
     }
-    for (Work& work : works) work.wait();
+    for (std::optional<Work>& work : sums_) {
+      work->wait();
+      work.reset();
+    }
+    on_the_way_.clear();
+    taken_in_.assign(taken_in_.size(), 0);
   }
   const Tensor& shard(std::size_t group) const override { return reducer_->shard(group); }
   void drop() override { reducer_->drop(); }
 
  private:
+  void sum(std::size_t group) { sums_[group] = copies_[group].all_reduce(reducer_->shard(group)); }
+
   std::unique_ptr<GroupReducer> reducer_;
+  Overlap overlap_;
+  std::deque<std::size_t> on_the_way_;  // groups that were flushed
+  std::vector<std::size_t> passes_;     // by group: of a step
+  std::vector<std::size_t> taken_in_;   // by group: passes of this step
+  std::vector<std::optional<Work>> sums_;
   std::vector<Communicator> copies_;  // by group: labelled
 };
 
 }  // namespace
+
+std::vector<std::size_t> backward_passes(const train::StepSchedule& schedule, std::size_t chunk) {
+  std::vector<std::size_t> micro_batches;
+  for (const train::Action& action : schedule) {
+    if (action.chunk == chunk && action.makes_gradients()) {
+      micro_batches.push_back(action.micro_batch);
+    }
+  }
+  return micro_batches;
+}
 
 std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
   std::vector<ReducedGroup> all;
@@ -49,19 +90,22 @@ std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
 }
 
 std::unique_ptr<GroupReducer> shard_reducer(const std::vector<ParameterGroup>& groups,
-                                            const ShardGroups& ranks, Overlap overlap) {
+                                            const ShardGroups& ranks, Overlap overlap,
+                                            const train::StepSchedule& schedule) {
   const nn::Parameter& first = *groups.front().parameters.front();
-  return summed_over_copies(
-      std::make_unique<ShardReducer>(reduced(groups), ranks.shards, first.device(),
-                                     first.grad_dtype(), overlap),
-      groups, ranks.replicas);
+  std::unique_ptr<GroupReducer> reducer = std::make_unique<ShardReducer>(
+      reduced(groups), ranks.shards, first.device(), first.grad_dtype(), overlap);
+  if (groups.front().cut == ShardCut::kRows) reducer = row_reducer(std::move(reducer), groups);
+  return summed_over_copies(std::move(reducer), groups, ranks.replicas, overlap, schedule);
 }
 
 std::unique_ptr<GroupReducer> summed_over_copies(std::unique_ptr<GroupReducer> reducer,
                                                  const std::vector<ParameterGroup>& groups,
-                                                 const std::optional<Communicator>& copies) {
+                                                 const std::optional<Communicator>& copies,
+                                                 Overlap overlap,
+                                                 const train::StepSchedule& schedule) {
   if (!copies) return reducer;
-  return std::make_unique<SummedOverCopies>(std::move(reducer), groups, *copies);
+  return std::make_unique<SummedOverCopies>(std::move(reducer), groups, *copies, overlap, schedule);
 }
 
 GradientShards::GradientShards(std::vector<ParameterGroup> groups,

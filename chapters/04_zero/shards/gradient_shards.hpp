@@ -13,6 +13,7 @@
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/train/gradients/gradient_exchange.hpp"
+#include "common/train/step_schedule.hpp"
 
 namespace ultra::zero {
 
@@ -74,18 +75,25 @@ class GradientShards : public train::GradientExchange {
   std::vector<nn::HookHandle> hooks_;         // of the parameters
 };
 
+/// @brief The micro-batches of a step's passes that make gradients of a chunk, in their order.
+[[nodiscard]] std::vector<std::size_t> backward_passes(const train::StepSchedule& schedule,
+                                                       std::size_t chunk);
+
 /// @brief The groups as a reducer knows them.
 [[nodiscard]] std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups);
 
-/// @brief A ShardReducer of these groups, over all ranks.
+/// @brief A ShardReducer of these groups, over all ranks; for groups cut by rows a row_reducer() around it.
+/// @param schedule  of each step: its last pass completes the shards.
 [[nodiscard]] std::unique_ptr<GroupReducer> shard_reducer(const std::vector<ParameterGroup>& groups,
-                                                          const ShardGroups& ranks,
-                                                          Overlap overlap);
+                                                          const ShardGroups& ranks, Overlap overlap,
+                                                          const train::StepSchedule& schedule);
 
-/// @brief Around a reducer whose shards others hold too: adds them up over these ranks, once a step.
+/// @brief Around a reducer whose shards others hold too: adds them up over these ranks, once a step,
+/// beside the last pass unless Overlap::kOff.
 /// @param copies  absent: the reducer itself.
 [[nodiscard]] std::unique_ptr<GroupReducer> summed_over_copies(
     std::unique_ptr<GroupReducer> reducer, const std::vector<ParameterGroup>& groups,
-    const std::optional<Communicator>& copies);
+    const std::optional<Communicator>& copies, Overlap overlap,
+    const train::StepSchedule& schedule);
 
 }  // namespace ultra::zero

@@ -35,21 +35,34 @@ bool stands_alone(const nn::Model& chunk, const nn::Parameter& parameter) {
              parameter.replications().end();
 }
 
+std::vector<TensorRows> rows_of(const std::vector<nn::Parameter*>& parameters) {
+  std::vector<TensorRows> all;
+  for (const nn::Parameter* parameter : parameters) {
+    const std::size_t rows = parameter->shape()[0];
+    all.push_back({.rows = rows, .width = parameter->count() / std::max<std::size_t>(rows, 1)});
+  }
+  return all;
+}
+
 ParameterGroup make_group(std::span<nn::Model* const> chunks,
                           const std::vector<nn::Parameter*>& parameters, std::string name,
-                          std::size_t chunk, std::vector<std::size_t> numbers, int ranks) {
+                          std::size_t chunk, std::vector<std::size_t> numbers, int ranks,
+                          ShardCut cut = ShardCut::kFlat) {
   ParameterGroup group{.name = std::move(name),
                        .chunk = chunk,
                        .part = 0,
                        .numbers = std::move(numbers),
                        .parameters = {},
+                       .cut = cut,
+                       .ranks = ranks,
                        .layout = {}};
   std::vector<std::size_t> counts;
   for (const std::size_t number : group.numbers) {
     group.parameters.push_back(parameters[number]);
     counts.push_back(group.parameters.back()->count());
   }
-  group.layout = flat_layout(counts, ranks);
+  group.layout = cut == ShardCut::kRows ? row_layout(rows_of(group.parameters), ranks)
+                                        : flat_layout(counts, ranks);
   group.is_tied = chunks[chunk]->uses(*group.parameters.front()) > 1;
   return group;
 }
@@ -80,15 +93,16 @@ Tensor ParameterGroup::view(const Tensor& flat, std::size_t i) const {
   return flat.slice(0, layout.places[i]).view(parameters[i]->shape());
 }
 
-void ParameterGroup::initialize(const Tensor& flat, std::size_t begin) const {
-  flat.fill(0.0);
-  const std::size_t end = begin + flat.numel();
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Range& whole = layout.places[i];
-    const Range here{std::max(whole.begin, begin), std::min(whole.end, end)};
-    if (here.begin >= here.end) continue;
-    parameters[i]->initial_values_into(flat.slice(0, {here.begin - begin, here.end - begin}),
-                                       here.begin - whole.begin);
+std::vector<Piece> ParameterGroup::pieces(int rank) const {
+  if (cut == ShardCut::kFlat) return pieces_of(layout, rank);
+  return row_pieces(rows_of(parameters), ranks, rank);
+}
+
+void ParameterGroup::initialize(const Tensor& shard, int rank) const {
+  shard.fill(0.0);
+  for (const Piece& piece : pieces(rank)) {
+    parameters[piece.tensor]->initial_values_into(shard.slice(0, piece.place),
+                                                  piece.elements.begin);
   }
 }
 
@@ -114,8 +128,8 @@ std::vector<ParameterGroup> groups_by_bucket(std::span<nn::Model* const> chunks,
 }
 
 std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
-                                           const std::vector<nn::Parameter*>& parameters,
-                                           int ranks) {
+                                           const std::vector<nn::Parameter*>& parameters, int ranks,
+                                           ShardCut cut) {
   const Numbers all = numbers_in(parameters);
   std::vector<ParameterGroup> groups;
   for (std::size_t chunk = 0; chunk < chunks.size(); ++chunk) {
@@ -124,7 +138,7 @@ std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
       std::vector<std::size_t> numbers = numbers_of(parts[part].parameters, all);
       if (numbers.empty()) continue;
       groups.push_back(
-          make_group(chunks, parameters, parts[part].name, chunk, std::move(numbers), ranks));
+          make_group(chunks, parameters, parts[part].name, chunk, std::move(numbers), ranks, cut));
       groups.back().part = part;
     }
   }
@@ -136,7 +150,9 @@ std::vector<Tensor> whole_weights(const std::vector<ParameterGroup>& groups) {
   std::vector<Tensor> arrays;
   for (const ParameterGroup& group : groups) {
     arrays.push_back(group.flat(group.layout.padded, MemoryCategory::kParameters));
-    group.initialize(arrays.back(), 0);
+    for (int rank = 0; rank < group.ranks; ++rank) {
+      group.initialize(arrays.back().slice(0, shard_range(group.layout, rank)), rank);
+    }
     for (std::size_t i = 0; i < group.parameters.size(); ++i) {
       group.parameters[i]->set_value(group.view(arrays.back(), i));
     }

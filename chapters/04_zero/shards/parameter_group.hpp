@@ -9,6 +9,7 @@
 
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
 #include "chapters/04_zero/flat_layout.hpp"
+#include "chapters/04_zero/rows/row_layout.hpp"
 #include "common/nn/model.hpp"
 #include "common/tensor/tensor.hpp"
 
@@ -21,7 +22,9 @@ struct ParameterGroup {
   std::size_t part = 0;                    ///< of the chunk; of groups_by_part() only
   std::vector<std::size_t> numbers;        ///< of the parameters among all that are grouped
   std::vector<nn::Parameter*> parameters;  ///< those, in the order of the array
-  FlatLayout layout;                       ///< of the array
+  ShardCut cut = ShardCut::kFlat;          ///< of the array, into shards
+  int ranks = 1;                           ///< that own the shards
+  FlatLayout layout;                       ///< of the array: flat_layout(), or row_layout()
   bool is_tied = false;  ///< one parameter that two parts of the chunk use: its gradient is made in
                          ///< both, with those of other groups in between
 
@@ -32,10 +35,12 @@ struct ParameterGroup {
   /// @param flat  [layout.padded].
   [[nodiscard]] Tensor view(const Tensor& flat, std::size_t i) const;
 
-  /// @brief Writes the values that the group starts with, and zeros to the padding.
-  /// @param flat   [n] elements [begin, begin + n) of the array.
-  /// @param begin  where in the array they stand.
-  void initialize(const Tensor& flat, std::size_t begin) const;
+  /// @brief What a rank's shard holds, in its order; what the pieces leave of it is padding.
+  [[nodiscard]] std::vector<Piece> pieces(int rank) const;
+
+  /// @brief Writes the values that a rank's shard starts with, and zeros to the padding.
+  /// @param shard  [layout.shard].
+  void initialize(const Tensor& shard, int rank) const;
 };
 
 /// @brief Buckets of at most `capacity` elements, in the order in which backward passes fill them:
@@ -51,9 +56,10 @@ struct ParameterGroup {
 /// @brief One group for each part of the model (embedding, block, head), last part first: in the
 /// order in which backward passes make their gradients.
 [[nodiscard]] std::vector<ParameterGroup> groups_by_part(
-    std::span<nn::Model* const> chunks, const std::vector<nn::Parameter*>& parameters, int ranks);
+    std::span<nn::Model* const> chunks, const std::vector<nn::Parameter*>& parameters, int ranks,
+    ShardCut cut = ShardCut::kFlat);
 
-/// @brief Makes the initial weights in one flat array per group, [padded] each, of which the values
+/// @brief Makes the initial weights in one array per flat group, [padded] each, of which the values
 /// of the parameters are views from now on. So an all-gather of the ranks' shards writes the weights
 /// to where they are read.
 /// Memory: that of the weights, and the padding, as MemoryCategory::kParameters.

@@ -184,7 +184,7 @@ std::vector<SharedMatrix> matrices_in(const std::vector<ParameterGroup>& groups,
                           .parts = std::vector<std::optional<MatrixPart>>(ranks)});
     }
     for (int rank = 0; rank < shards.size(); ++rank) {
-      for (const Piece& piece : pieces_of(group.layout, rank)) {
+      for (const Piece& piece : group.pieces(rank)) {
         SharedMatrix& matrix = of_group[piece.tensor];
         matrix.parts[checked_cast<std::size_t>(rank)] =
             MatrixPart{.view = {matrix.parameter->count()}, .ranges = {piece.elements}};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "chapters/04_zero/rows/row_parts.hpp"
 #include "chapters/04_zero/shards/gradient_shards.hpp"
 #include "chapters/04_zero/unit_weights.hpp"
 #include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
@@ -19,6 +20,8 @@ Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const 
   for (const ParameterGroup& group : groups) {
     if (how_.changes_weights()) {
       units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, ranks_.shards, how_, nodes_));
+    } else if (group.cut == ShardCut::kRows) {
+      units.push_back(row_unit(group, ranks_.shards));
     } else {
       units.push_back(std::make_unique<UnitWeights>(group, ranks_.shards));
     }
@@ -26,14 +29,15 @@ Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const 
   return units;
 }
 
-std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(const std::vector<ParameterGroup>& groups,
-                                                         Overlap overlap) const {
-  if (!how_.gradients) return shard_reducer(groups, ranks_, overlap);
+std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(
+    const std::vector<ParameterGroup>& groups, Overlap overlap,
+    const train::StepSchedule& schedule) const {
+  if (!how_.gradients) return shard_reducer(groups, ranks_, overlap, schedule);
   const nn::Parameter& first = *groups.front().parameters.front();
   return summed_over_copies(
       std::make_unique<QuantizedReducer>(reduced(groups), ranks_.shards, nodes_, *how_.gradients,
                                          first.device(), first.grad_dtype(), overlap),
-      groups, ranks_.replicas);
+      groups, ranks_.replicas, overlap, schedule);
 }
 
 }  // namespace ultra::zero

@@ -11,6 +11,7 @@
 #include "chapters/04_zero/shards/shard_groups.hpp"
 #include "chapters/04_zero/units.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp"
+#include "common/train/step_schedule.hpp"
 
 namespace ultra::zero {
 
@@ -22,13 +23,14 @@ class ZeroPlusPlusParts {
   /// @throws ConfigError with the equation when how.node_size does not divide the number of shards.
   ZeroPlusPlusParts(ShardGroups ranks, const ZeroPlusPlus& how);
 
-  /// @brief Units with their initial weights: UnitWeights, or ZeroPlusPlusUnits where weights travel
-  /// quantised or the node keeps them.
+  /// @brief Units with their initial weights: UnitWeights or, by rows, row_unit(); ZeroPlusPlusUnits
+  /// where weights travel quantised or the node keeps them.
   [[nodiscard]] Units units(const std::vector<ParameterGroup>& groups) const;
 
   /// @brief A ShardReducer, or a QuantizedReducer where gradients travel quantised.
   [[nodiscard]] std::unique_ptr<GroupReducer> reducer(const std::vector<ParameterGroup>& groups,
-                                                      Overlap overlap) const;
+                                                      Overlap overlap,
+                                                      const train::StepSchedule& schedule) const;
 
  private:
   ShardGroups ranks_;

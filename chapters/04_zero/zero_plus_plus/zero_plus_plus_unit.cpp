@@ -17,7 +17,7 @@ ZeroPlusPlusUnit::ZeroPlusPlusUnit(ParameterGroup group, const Communicator& sha
     ensure(nodes.has_value(), "secondary shards lie in nodes");
     node_ = nodes->node.labeled("gather " + group_.name);
   }
-  group_.initialize(shard_, shard_range(group_.layout, shards.rank()).begin);
+  group_.initialize(shard_, shards.rank());
 }
 
 Tensor ZeroPlusPlusUnit::memory_for_gather() const {

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// vocabulary_parallel_cross_entropy() where the host does not see the logits. What follows in the source
+/// vocabulary_parallel_cross_entropy() by operations: where the host does not see the logits, or sums
+/// follow trees. What follows in the source
 /// is exercise 05.3's answer.
 
 #include "common/comm/communicator.hpp"
@@ -8,9 +9,9 @@
 
 namespace ultra::tensor_parallel {
 
-/// @brief Cross-entropy of logits that the ranks have in parts, on a device with streams.
+/// @brief Cross-entropy of logits that the ranks have in parts, by operations of their device.
 /// @param part  whose padding is not looked at, and has gradient 0.
-/// @param sum   [1] of f64 on the device, to which the loss is added without anybody waiting; undefined:
+/// @param sum   [ops::digits_of_sums] of f64 on the device, to which the loss is added without anybody waiting; undefined:
 ///              it is returned, and the host waits for it.
 /// @return the loss, or 0 when it is in `sum`; the same on every rank, bit for bit.
 /// Collective over tp.

@@ -42,20 +42,26 @@ std::string output_name(const std::string& weight) {
 /// Writes the passes of one part down.
 class Pen {
  public:
-  Pen(std::shared_ptr<std::vector<RecordedStep>> steps, PartKind kind,
+  Pen(std::shared_ptr<std::vector<RecordedStep>> steps, PartClock clock, PartKind kind,
       std::optional<std::size_t> layer, std::string name)
-      : steps_(std::move(steps)), kind_(kind), layer_(layer), name_(std::move(name)) {}
+      : steps_(std::move(steps)),
+        clock_(std::move(clock)),
+        kind_(kind),
+        layer_(layer),
+        name_(std::move(name)) {}
 
-  void forward(nn::Module& part, std::vector<RecordedTensor> inputs,
+  [[nodiscard]] std::size_t now() const { return clock_ ? clock_() : 0; }
+
+  void forward(std::size_t begin, nn::Module& part, std::vector<RecordedTensor> inputs,
                std::vector<RecordedTensor> outputs) const {
     std::vector<RecordedWeight> weights;
     for (const nn::Parameter* weight : part.parameters()) {
       weights.push_back({short_name(weight->name()), weight->shape(), weight->global_shape()});
     }
-    write(Pass::kForward, std::move(inputs), std::move(outputs), std::move(weights));
+    write(begin, Pass::kForward, std::move(inputs), std::move(outputs), std::move(weights));
   }
 
-  void backward(nn::Module& part, std::vector<RecordedTensor> inputs,
+  void backward(std::size_t begin, nn::Module& part, std::vector<RecordedTensor> inputs,
                 std::vector<RecordedTensor> outputs) const {
     std::vector<RecordedWeight> gradients;
     for (const nn::Parameter* weight : part.parameters()) {
@@ -63,22 +69,24 @@ class Pen {
       gradients.push_back(
           {"d_" + short_name(weight->name()), weight->grad().shape(), weight->global_shape()});
     }
-    write(Pass::kBackward, std::move(inputs), std::move(outputs), std::move(gradients));
+    write(begin, Pass::kBackward, std::move(inputs), std::move(outputs), std::move(gradients));
   }
 
  private:
-  void write(Pass pass, std::vector<RecordedTensor> inputs, std::vector<RecordedTensor> outputs,
-             std::vector<RecordedWeight> weights) const {
+  void write(std::size_t begin, Pass pass, std::vector<RecordedTensor> inputs,
+             std::vector<RecordedTensor> outputs, std::vector<RecordedWeight> weights) const {
     steps_->push_back({.kind = kind_,
                        .pass = pass,
                        .layer = layer_,
                        .name = name_,
                        .inputs = std::move(inputs),
                        .outputs = std::move(outputs),
-                       .weights = std::move(weights)});
+                       .weights = std::move(weights),
+                       .moments = {begin, now()}});
   }
 
   std::shared_ptr<std::vector<RecordedStep>> steps_;
+  PartClock clock_;
   PartKind kind_;
   std::optional<std::size_t> layer_;
   std::string name_;
@@ -94,15 +102,17 @@ class RecordedLayer : public nn::Layer {
 
   Tensor forward(const Tensor& x, Saved& saved) override {
     const Shape input = x.shape();
+    const std::size_t begin = pen_.now();
     Tensor y = inner_->forward(x, saved);
-    pen_.forward(*inner_, {{"input", input}}, {{"output", y.shape()}});
+    pen_.forward(begin, *inner_, {{"input", input}}, {{"output", y.shape()}});
     return y;
   }
 
   Tensor backward(const Tensor& d_y, Saved& saved) override {
     const Shape d_output = d_y.shape();
+    const std::size_t begin = pen_.now();
     Tensor d_x = inner_->backward(d_y, saved);
-    pen_.backward(*inner_, {{"d_output", d_output}}, {{"d_input", d_x.shape()}});
+    pen_.backward(begin, *inner_, {{"d_output", d_output}}, {{"d_input", d_x.shape()}});
     return d_x;
   }
 
@@ -121,15 +131,17 @@ class RecordedProjections : public nn::Projections {
 
   std::vector<Tensor> forward(const Tensor& x, Saved& saved) override {
     const Shape input = x.shape();
+    const std::size_t begin = pen_.now();
     std::vector<Tensor> y = inner_->forward(x, saved);
-    pen_.forward(*inner_, {{"input", input}}, named(y, ""));
+    pen_.forward(begin, *inner_, {{"input", input}}, named(y, ""));
     return y;
   }
 
   Tensor backward(std::span<const Tensor> d_y, Saved& saved) override {
     std::vector<RecordedTensor> d_outputs = named(d_y, "d_");
+    const std::size_t begin = pen_.now();
     Tensor d_x = inner_->backward(d_y, saved);
-    pen_.backward(*inner_, std::move(d_outputs), {{"d_input", d_x.shape()}});
+    pen_.backward(begin, *inner_, std::move(d_outputs), {{"d_input", d_x.shape()}});
     return d_x;
   }
 
@@ -159,15 +171,17 @@ class RecordedCore : public nn::AttentionCore {
                  Saved& saved) override {
     std::vector<RecordedTensor> inputs = {
         {"query", query.shape()}, {"key", key.shape()}, {"value", value.shape()}};
+    const std::size_t begin = pen_.now();
     Tensor output = inner_->forward(query, key, value, saved);
-    pen_.forward(*inner_, std::move(inputs), {{"output", output.shape()}});
+    pen_.forward(begin, *inner_, std::move(inputs), {{"output", output.shape()}});
     return output;
   }
 
   nn::QkvGradients backward(const Tensor& d_output, Saved& saved) override {
     const Shape shape = d_output.shape();
+    const std::size_t begin = pen_.now();
     nn::QkvGradients gradients = inner_->backward(d_output, saved);
-    pen_.backward(*inner_, {{"d_output", shape}},
+    pen_.backward(begin, *inner_, {{"d_output", shape}},
                   {{"d_query", gradients.d_query.shape()},
                    {"d_key", gradients.d_key.shape()},
                    {"d_value", gradients.d_value.shape()}});
@@ -188,15 +202,17 @@ class RecordedEmbedding : public nn::TokenEmbedding {
 
   Tensor forward(const Tensor& tokens, Saved& saved) override {
     const Shape shape = tokens.shape();
+    const std::size_t begin = pen_.now();
     Tensor y = inner_->forward(tokens, saved);
-    pen_.forward(*inner_, {{"tokens", shape}}, {{"output", y.shape()}});
+    pen_.forward(begin, *inner_, {{"tokens", shape}}, {{"output", y.shape()}});
     return y;
   }
 
   void backward(const Tensor& d_y, Saved& saved) override {
     const Shape d_output = d_y.shape();
+    const std::size_t begin = pen_.now();
     inner_->backward(d_y, saved);
-    pen_.backward(*inner_, {{"d_output", d_output}}, {});
+    pen_.backward(begin, *inner_, {{"d_output", d_output}}, {});
   }
 
   std::vector<nn::Parameter*> parameters() override { return inner_->parameters(); }
@@ -214,14 +230,16 @@ class RecordedLoss : public nn::LossLayer {
   double forward(const Tensor& logits, const Tensor& targets, double normalizer,
                  Saved& saved) override {
     std::vector<RecordedTensor> inputs = {{"logits", logits.shape()}, {"targets", targets.shape()}};
+    const std::size_t begin = pen_.now();
     const double loss = inner_->forward(logits, targets, normalizer, saved);
-    pen_.forward(*inner_, std::move(inputs), {});
+    pen_.forward(begin, *inner_, std::move(inputs), {});
     return loss;
   }
 
   Tensor backward(Saved& saved) override {
+    const std::size_t begin = pen_.now();
     Tensor d_logits = inner_->backward(saved);
-    pen_.backward(*inner_, {}, {{"d_logits", d_logits.shape()}});
+    pen_.backward(begin, *inner_, {}, {{"d_logits", d_logits.shape()}});
     return d_logits;
   }
 
@@ -235,9 +253,10 @@ class RecordedLoss : public nn::LossLayer {
 }  // namespace
 
 std::unique_ptr<nn::Layer> ShapeRecorder::norm(const nn::BuildContext& context,
-                                               const std::string& name) {
-  return std::make_unique<RecordedLayer>(inner().norm(context, name),
-                                         Pen(steps_, PartKind::kNorm, layer_, short_name(name)));
+                                               const nn::NormSpec& spec) {
+  return std::make_unique<RecordedLayer>(
+      inner().norm(context, spec),
+      Pen(steps_, clock_, PartKind::kNorm, layer_, short_name(spec.name)));
 }
 
 std::unique_ptr<nn::Projections> ShapeRecorder::column_linear(
@@ -249,21 +268,22 @@ std::unique_ptr<nn::Projections> ShapeRecorder::column_linear(
     name += (name.empty() ? "" : ", ") + weight;
     outputs.push_back(output_name(weight));
   }
-  return std::make_unique<RecordedProjections>(inner().column_linear(context, specs),
-                                               Pen(steps_, PartKind::kColumnLinear, layer_, name),
-                                               std::move(outputs));
+  return std::make_unique<RecordedProjections>(
+      inner().column_linear(context, specs),
+      Pen(steps_, clock_, PartKind::kColumnLinear, layer_, name), std::move(outputs));
 }
 
 std::unique_ptr<nn::Layer> ShapeRecorder::row_linear(const nn::BuildContext& context,
                                                      const nn::LinearSpec& spec) {
   return std::make_unique<RecordedLayer>(
       inner().row_linear(context, spec),
-      Pen(steps_, PartKind::kRowLinear, layer_, short_name(spec.name)));
+      Pen(steps_, clock_, PartKind::kRowLinear, layer_, short_name(spec.name)));
 }
 
 std::unique_ptr<nn::AttentionCore> ShapeRecorder::attention_core(const nn::BuildContext& context) {
-  return std::make_unique<RecordedCore>(inner().attention_core(context),
-                                        Pen(steps_, PartKind::kAttentionCore, layer_, "attention"));
+  return std::make_unique<RecordedCore>(
+      inner().attention_core(context),
+      Pen(steps_, clock_, PartKind::kAttentionCore, layer_, "attention"));
 }
 
 std::unique_ptr<nn::Layer> ShapeRecorder::block(const nn::BuildContext& context,
@@ -276,12 +296,13 @@ std::unique_ptr<nn::Layer> ShapeRecorder::block(const nn::BuildContext& context,
 
 std::unique_ptr<nn::TokenEmbedding> ShapeRecorder::embedding(const nn::BuildContext& context) {
   return std::make_unique<RecordedEmbedding>(
-      inner().embedding(context), Pen(steps_, PartKind::kEmbedding, layer_, "embed_tokens"));
+      inner().embedding(context),
+      Pen(steps_, clock_, PartKind::kEmbedding, layer_, "embed_tokens"));
 }
 
 std::unique_ptr<nn::LossLayer> ShapeRecorder::loss(const nn::BuildContext& context) {
   return std::make_unique<RecordedLoss>(inner().loss(context),
-                                        Pen(steps_, PartKind::kLoss, layer_, "loss"));
+                                        Pen(steps_, clock_, PartKind::kLoss, layer_, "loss"));
 }
 
 }  // namespace ultra::tensor_parallel

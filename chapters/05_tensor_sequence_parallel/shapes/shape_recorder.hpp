@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/nn/layer_factory.hpp"
@@ -55,9 +57,13 @@ struct RecordedStep {
   std::vector<RecordedTensor> inputs{};   ///< what it was given
   std::vector<RecordedTensor> outputs{};  ///< what it has made
   std::vector<RecordedWeight> weights{};  ///< backward: those that have a gradient by then
+  Range moments{};                        ///< of the recorder's clock: begin and end; else zeros
 
   bool operator==(const RecordedStep&) const = default;
 };
+
+/// What counts on while parts run: entries of a tape, for example.
+using PartClock = std::function<std::size_t()>;
 
 /// @brief Wraps a factory so that the parts it makes write down their shapes each time they run.
 ///
@@ -66,10 +72,13 @@ struct RecordedStep {
 /// runs again, for recomputation, is written down again.
 class ShapeRecorder : public nn::FactoryWrapper {
  public:
-  using FactoryWrapper::FactoryWrapper;
+  /// @param inner  the wrapped factory; must outlive this one.
+  /// @param clock  what a step's moments are of; outlives the parts. Empty: nobody asks.
+  explicit ShapeRecorder(nn::LayerFactory& inner, PartClock clock = {})
+      : FactoryWrapper(inner), clock_(std::move(clock)) {}
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
-                                                const std::string& name) override;
+                                                const nn::NormSpec& spec) override;
   [[nodiscard]] std::unique_ptr<nn::Projections> column_linear(
       const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
   [[nodiscard]] std::unique_ptr<nn::Layer> row_linear(const nn::BuildContext& context,
@@ -85,11 +94,16 @@ class ShapeRecorder : public nn::FactoryWrapper {
 
   /// @brief What has run so far, in that order.
   [[nodiscard]] const std::vector<RecordedStep>& steps() const { return *steps_; }
+  /// @brief The same, which goes on as long as the parts, and may outlive all of them.
+  [[nodiscard]] std::shared_ptr<const std::vector<RecordedStep>> shared_steps() const {
+    return steps_;
+  }
 
   /// @brief Forgets what has run so far.
   void clear() { steps_->clear(); }
 
  private:
+  PartClock clock_;
   std::shared_ptr<std::vector<RecordedStep>> steps_ =
       std::make_shared<std::vector<RecordedStep>>();  // the parts may outlive the recorder
   std::optional<std::size_t> layer_;                  // of the block that is being built

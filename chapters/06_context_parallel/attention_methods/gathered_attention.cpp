@@ -7,14 +7,14 @@
 namespace ultra::context_parallel {
 namespace {
 
-constexpr MemoryCategory kTravels = MemoryCategory::kCommunication;
-
-/// The pairs of all ranks, one after the other: [N, 2, batch, seq, kv_heads, head_dim].
+/// The pairs of all ranks, one after the other: [N, 2, batch, seq, kv_heads, head_dim], or [N, 1, ..]
+/// where values are keys.
 Tensor pairs_of(const SequenceGroup& group, const KeyValues& own) {
   const Shape& shape = own.key.shape();
+  const std::size_t arrays = own.key.shares_storage(own.value) ? 1 : 2;
   return Tensor::empty(own.key.device(),
-                       {group.chunks.size(), 2, shape[0], shape[1], shape[2], shape[3]},
-                       own.key.dtype(), kTravels);
+                       {group.chunks.size(), arrays, shape[0], shape[1], shape[2], shape[3]},
+                       own.key.dtype(), MemoryCategory::kCommunication);
 }
 
 /// Keys (0) or values (1) of one rank: a view.
@@ -53,8 +53,10 @@ KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) cons
   const KvBlock pair = KvBlock::copy_of(own);
   const Tensor pairs = pairs_of(group_, own);
   group_.ranks.labeled("keys and values").all_gather(pair.both(), pairs).wait();
-  return {
-      .key = joined(pairs, 0, group_), .value = joined(pairs, 1, group_), .chunks = group_.all()};
+  const Tensor all = joined(pairs, 0, group_);
+  return {.key = all,
+          .value = pair.arrays() == 1 ? all : joined(pairs, 1, group_),
+          .chunks = group_.all()};
 }
 
 Tensor GatheredAttention::forward(const nn::Qkv& in, const AttentionScope& scope,
@@ -76,10 +78,12 @@ nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const Atten
   const Tensor d_pairs = pairs_of(group_, own);
   {
     const KeyValues all = gather(in.key, in.value);
-    const nn::QkvGradients d_all{d_query, no_gradient(all.key), no_gradient(all.value)};
+    const Tensor d_key = no_gradient(all.key);
+    const bool two = d_pairs.size(1) == 2;
+    const nn::QkvGradients d_all{d_query, d_key, two ? no_gradient(all.value) : d_key};
     queries.add_gradients(d_output, partial, all, d_all);
     put(d_pairs, 0, d_all.d_key, group_);
-    put(d_pairs, 1, d_all.d_value, group_);
+    if (two) put(d_pairs, 1, d_all.d_value, group_);
   }
   const KvBlock d_own = KvBlock::like(own);
   group_.ranks.labeled("gradients of keys and values").reduce_scatter(d_pairs, d_own.both()).wait();

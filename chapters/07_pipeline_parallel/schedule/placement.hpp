@@ -17,7 +17,7 @@ struct ChunkSite {
 
 /// @brief The way of a micro-batch through the ranks: part 0 has the embedding, the last the head.
 ///
-/// Every rank has as many chunks. Its chunks are numbered in the order of the model's layers.
+/// All ranks have equally many chunks. Its chunks are numbered in the order of the model's layers.
 class Placement {
  public:
   /// @brief Part i is chunk i / stages of rank i % stages: once round the ranks for each chunk.

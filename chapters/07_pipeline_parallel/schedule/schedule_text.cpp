@@ -19,7 +19,7 @@ using train::Action;
 
 /// More than anybody runs: a slip of the keyboard should not ask for terabytes.
 constexpr std::size_t kMostMicroBatches = 1U << 16U;
-constexpr std::size_t kMostChunks = 1U << 10U;
+constexpr std::size_t kMostChunkNumbers = 1U << 10U;
 
 constexpr std::string_view kBlanks = " \t\r";
 
@@ -43,7 +43,7 @@ std::optional<Action> action_of(std::string_view word) {
   const auto chunk = point == word.size() ? std::optional<std::size_t>(0)
                                           : parse_number<std::size_t>(word.substr(point + 1));
   if (!micro_batch || !chunk) return {};
-  if (*micro_batch >= kMostMicroBatches || *chunk >= kMostChunks) return {};
+  if (*micro_batch >= kMostMicroBatches || *chunk >= kMostChunkNumbers) return {};
   return Action{.kind = *kind, .micro_batch = *micro_batch, .chunk = *chunk};
 }
 
@@ -113,7 +113,7 @@ class Reader {
           fmt::format("{} is no action. Write F, B, W, BW or U, the micro-batch (below {}) and, "
                       "for a chunk other than the first, a point and the chunk (below {}): F0, "
                       "BW3, W2.1; F1&BW0.1 for two that overlap",
-                      in_quotes(word), kMostMicroBatches, kMostChunks));
+                      in_quotes(word), kMostMicroBatches, kMostChunkNumbers));
     }
     ranks_.back().push_back(*action);
     micro_batches_ = std::max(micro_batches_, action->micro_batch + 1);

@@ -13,8 +13,6 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
-using train::ActionKind;
-
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// What is known of a message so far.
@@ -33,39 +31,6 @@ struct Sent {
 struct Link {
   std::deque<Sent> waiting;
   double free = 0;
-};
-
-/// Follows the bytes of activations; see PartCost.
-class KeptBytes {
- public:
-  explicit KeptBytes(const CostModel& costs) : costs_(costs) {}
-
-  void after(const TimedAction& timed) {
-    const PartCost& part = costs_.parts[timed.part];
-    switch (timed.action.kind) {
-      case ActionKind::kForward:
-        bytes_ += part.saved_bytes;
-        break;
-      case ActionKind::kBackward:
-        bytes_ -= part.saved_bytes;
-        break;
-      case ActionKind::kBackwardInput:
-        bytes_ -= part.saved_bytes - part.saved_bytes_after_b;
-        break;
-      case ActionKind::kBackwardWeight:
-        bytes_ -= part.saved_bytes_after_b;
-        break;
-      case ActionKind::kUpdate:
-        break;
-    }
-    peak_ = std::max(peak_, bytes_);
-  }
-  [[nodiscard]] double peak() const { return peak_; }
-
- private:
-  const CostModel& costs_;
-  double bytes_ = 0;
-  double peak_ = 0;
 };
 
 /// All ranks follow their instructions; a rank stops where it does not know a time yet.
@@ -192,10 +157,14 @@ class Simulation {
 
   void finish(std::size_t stage) {
     ensure(ranks_[stage].next == lists_[stage].size(), "a valid schedule ends");
-    KeptBytes kept(costs_);
-    for (const TimedAction& timed : step_.ranks[stage].actions) kept.after(timed);
-    step_.ranks[stage].peak_bytes = kept.peak();
-    step_.ranks[stage].peak_live = peak_live_activations(schedule_.ranks[stage]);
+    const auto& list = schedule_.ranks[stage];
+    std::vector<SavedBytes> chunks;
+    for (std::size_t chunk = 0; chunk < schedule_.placement.chunks(); ++chunk) {
+      const PartCost& part = costs_.parts[schedule_.part_of(stage, {.chunk = chunk})];
+      chunks.push_back({part.saved_bytes, part.saved_bytes_after_b});
+    }
+    step_.ranks[stage].peak_bytes = peak_saved_bytes(list, chunks);
+    step_.ranks[stage].peak_live = peak_live_activations(list);
   }
 
   const PipelineSchedule& schedule_;

@@ -8,12 +8,11 @@
 #include <numeric>
 
 #include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
-
-double real(std::size_t count) { return static_cast<double>(count); }
 
 /// What each rank has to do beside its blocks.
 std::vector<double> loads_of_ends(const Placement& placement, const PieceCosts& costs) {
@@ -38,10 +37,11 @@ std::size_t smallest_part(std::size_t stage, const Placement& placement,
 
 PieceCosts operations_of(const nn::ModelConfig& config) {
   const double h = real(config.hidden_size);
+  const double q = real(config.q_hidden_size());
   const double kv = real(config.kv_hidden_size());
-  const double attention = 2 * h * (real(config.max_seq_len) + 1);
+  const double attention = 2 * q * (real(config.max_seq_len) + 1);
   return {.embedding = 0,
-          .block = 2 * (2 * h * h + 2 * h * kv + 3 * h * real(config.ffn_hidden_size)) + attention,
+          .block = 2 * (2 * h * q + 2 * h * kv + 3 * h * real(config.ffn_hidden_size)) + attention,
           .head = 2 * h * real(config.vocab_size)};
 }
 

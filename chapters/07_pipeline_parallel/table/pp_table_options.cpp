@@ -71,7 +71,7 @@ std::vector<std::size_t> counts(const char* flag, const std::string& text, std::
 
 /// What --pp-table-schedules names.
 void choose(const std::string& names, TableQuestion& question) {
-  for (const std::string_view name : split(names, ',')) {
+  for (const std::string_view name : ultra::split(names, ',')) {
     if (name == kSearch) {
       question.searches = true;
     } else if (name == kAll) {

@@ -13,7 +13,7 @@
 namespace ultra::pipeline_parallel {
 namespace {
 
-/// Parts times micro-batches: some hundred megabytes.
+/// Parts times micro-batches: a few hundred megabytes.
 constexpr std::size_t kMostToSimulate = 1U << 18U;
 
 void expect_small(const TableQuestion& question, std::size_t chunks) {

@@ -25,32 +25,15 @@ Tensor moved(const Tensor& rows, const std::vector<std::size_t>& sizes,
 
 }  // namespace
 
-RowSegments::RowSegments(const DispatchCounts& counts)
-    : rows(counts.received), by_experts(counts.received.size(), 0) {
-  std::size_t begin = 0;
-  for (const std::size_t count : rows) {
-    by_ranks.push_back(begin);
-    begin += count;
-  }
-  const std::size_t experts = counts.local_experts();
-  begin = 0;
-  for (std::size_t e = 0; e < experts; ++e) {
-    for (std::size_t i = e; i < rows.size(); i += experts) {
-      by_experts[i] = begin;
-      begin += rows[i];
-    }
-  }
-}
-
 Tensor in_expert_order(const Tensor& rows, const DispatchCounts& counts) {
   if (orders_are_one(counts)) return rows;
-  const RowSegments segments(counts);
+  const RowSegments segments = row_segments(counts);
   return moved(rows, segments.rows, segments.by_ranks, segments.by_experts);
 }
 
 Tensor in_rank_order(const Tensor& rows, const DispatchCounts& counts) {
   if (orders_are_one(counts)) return rows;
-  const RowSegments segments(counts);
+  const RowSegments segments = row_segments(counts);
   return moved(rows, segments.rows, segments.by_experts, segments.by_ranks);
 }
 

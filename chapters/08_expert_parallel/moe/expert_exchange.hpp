@@ -2,8 +2,7 @@
 /// @file
 /// ExpertExchange: rows on their way to the ranks that hold their experts, and back.
 ///
-/// What arrives stands rank by rank, and within a rank's rows expert by expert. Grouped products
-/// need it expert by expert over all ranks: a second permutation, of whole segments.
+/// Grouped products need what arrives in another order: see RowSegments.
 
 #include <span>
 #include <vector>
@@ -14,16 +13,6 @@
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::expert_parallel {
-
-/// @brief Segments of rows in two orders.
-struct RowSegments {
-  std::vector<std::size_t> rows;  ///< of each segment, in the order in which ranks have sent them
-  std::vector<std::size_t> by_ranks;    ///< where each begins in that order
-  std::vector<std::size_t> by_experts;  ///< and where among the rows in the order of the experts
-
-  /// @brief Those of an exchange.
-  explicit RowSegments(const DispatchCounts& counts);
-};
 
 /// @brief Rows that are on their way.
 class [[nodiscard]] InFlightRows {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <string_view>
 #include <utility>
 
+#include "common/checkpoint/models/model_family.hpp"
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
 #include "common/ops/swiglu.hpp"
@@ -22,8 +24,8 @@ std::unique_ptr<nn::Parameter> make_weight(const nn::BuildContext& context, nn::
 
 }  // namespace
 
-std::string moe_prefix(std::size_t layer) {
-  return fmt::format("model.layers.{}.block_sparse_moe", layer);
+std::string moe_prefix(const nn::ModelConfig& model, std::size_t layer) {
+  return fmt::format("model.layers.{}.{}", layer, checkpoint::expert_names(model).part);
 }
 
 Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeConfig& config,
@@ -32,24 +34,26 @@ Experts::Experts(const nn::BuildContext& context, std::size_t layer, const MoeCo
   const std::size_t ffn = config.expert_ffn;
   const std::size_t part = ffn / share.tp;
   const Range columns{share.tp_rank * part, (share.tp_rank + 1) * part};
+  const std::string prefix = moe_prefix(context.config, layer);
+  const checkpoint::ExpertNames& names = checkpoint::expert_names(context.config);
   using Weights = GroupedExpertLinears::Weights;
   std::vector<Weights> gate_up(2);
   std::vector<Weights> down(1);
   for (std::size_t e = share.experts.begin; e < share.experts.end; ++e) {
-    const auto name = [&](const char* which) {
-      return fmt::format("{}.experts.{}.{}.weight", moe_prefix(layer), e, which);
+    const auto name = [&](std::string_view which) {
+      return fmt::format("{}.experts.{}.{}.weight", prefix, e, which);
     };
-    const auto into = [&](const char* which) {
+    const auto into = [&](std::string_view which) {
       return nn::ParameterSpec{.name = name(which),
                                .global_shape = {ffn, hidden},
                                .shard = {columns, {0, hidden}},
                                .initializer = {.standard_deviation = nn::kInitialDeviation}};
     };
-    gate_up[0].push_back(make_weight(context, into("w1"), share));
-    gate_up[1].push_back(make_weight(context, into("w3"), share));
+    gate_up[0].push_back(make_weight(context, into(names.gate), share));
+    gate_up[1].push_back(make_weight(context, into(names.up), share));
     down[0].push_back(
         make_weight(context,
-                    {.name = name("w2"),
+                    {.name = name(names.down),
                      .global_shape = {hidden, ffn},
                      .shard = {{0, hidden}, columns},
                      .initializer = {.standard_deviation = nn::residual_deviation(context.config)}},

@@ -29,7 +29,7 @@ struct LocalExperts {
 /// @brief down_e(silu(gate_e(x)) * up_e(x)) for the rows of each expert e.
 ///
 /// With tp, each rank has a part of every expert's width, and the ranks' results add up. Weights
-/// have Hugging Face's Mixtral names: w1 (gate), w3 (up) and w2 (down).
+/// have the names of the model's family (checkpoint::ExpertNames).
 /// Saves "gate_up/input", "gate", "up" and "down/input", which is remakeable.
 class Experts : public nn::Module {
  public:
@@ -58,7 +58,8 @@ class Experts : public nn::Module {
   std::unique_ptr<ExpertLinears> down_;     // w2, [hidden, ffn / tp]
 };
 
-/// @brief "model.layers.L.block_sparse_moe", with which all names of a layer begin.
-[[nodiscard]] std::string moe_prefix(std::size_t layer);
+/// @brief With which all names of a layer begin, "model.layers.L.block_sparse_moe" or what the model's
+/// family calls it.
+[[nodiscard]] std::string moe_prefix(const nn::ModelConfig& model, std::size_t layer);
 
 }  // namespace ultra::expert_parallel

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "chapters/01_memory/model_presets.hpp"
+
 namespace ultra::expert_parallel {
 
 MoeParameters parameter_counts(const MoeModel& model) {
@@ -26,13 +28,15 @@ MoeParameters parameter_counts(const MoeModel& model) {
           .routed = routed};
 }
 
-std::size_t parameter_count(const LatentAttention& attention, std::size_t hidden) {
-  const auto& [heads, query_rank, kv_rank, key_dim, rotary_dim, value_dim] = attention;
-  const std::size_t query =
-      hidden * query_rank + query_rank + query_rank * heads * (key_dim + rotary_dim);
+std::size_t parameter_count(const nn::LatentAttention& latent, std::size_t heads,
+                            std::size_t hidden) {
+  const std::size_t rank = latent.q_lora_rank;
+  const std::size_t queries = heads * latent.qk_head_dim();
+  const std::size_t query = rank == 0 ? hidden * queries : hidden * rank + rank + rank * queries;
   const std::size_t key_value =
-      hidden * (kv_rank + rotary_dim) + kv_rank + kv_rank * heads * (key_dim + value_dim);
-  return query + key_value + heads * value_dim * hidden;
+      hidden * latent.cached() + latent.kv_lora_rank +
+      latent.kv_lora_rank * heads * (latent.qk_nope_head_dim + latent.v_head_dim);
+  return query + key_value + heads * latent.v_head_dim * hidden;
 }
 
 const std::vector<MoeModel>& published_moe_models() {
@@ -59,13 +63,32 @@ const std::vector<MoeModel>& published_moe_models() {
                .router = RouterKind::kSigmoid,
                .balance = Balance::kBias},
        .dense_blocks = 3,
-       .attention_parameters = parameter_count(LatentAttention{.heads = 128,
-                                                               .query_rank = 1536,
-                                                               .kv_rank = 512,
-                                                               .key_dim = 128,
-                                                               .rotary_dim = 64,
-                                                               .value_dim = 128},
-                                               7168)}};
+       .attention_parameters = parameter_count({.on = true,
+                                                .kv_lora_rank = 512,
+                                                .q_lora_rank = 1536,
+                                                .qk_nope_head_dim = 128,
+                                                .qk_rope_head_dim = 64,
+                                                .v_head_dim = 128},
+                                               128, 7168)}};
+  return models;
+}
+
+const std::vector<TrainableMoeModel>& trainable_moe_models() {
+  static const std::vector<TrainableMoeModel> models = [] {
+    const MoeModel& mixtral = published_moe_models().front();
+    return std::vector<TrainableMoeModel>{
+        {.dense = {mixtral.shape.name, memory::config_of(mixtral.shape)}, .moe = mixtral.moe},
+        {.dense = {"qwen3-30b-a3b",
+                   {.vocab_size = 151936,
+                    .hidden_size = 2048,
+                    .num_layers = 48,
+                    .num_heads = 32,
+                    .num_kv_heads = 4,
+                    .ffn_hidden_size = 6144,
+                    .head_size = 128,
+                    .qk_norm = true}},
+         .moe = {.num_experts = 128, .top_k = 8, .expert_ffn = 768}}};
+  }();
   return models;
 }
 

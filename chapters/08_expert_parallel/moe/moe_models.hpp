@@ -11,6 +11,7 @@
 
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/08_expert_parallel/moe_config.hpp"
+#include "common/nn/named_models.hpp"
 
 namespace ultra::expert_parallel {
 
@@ -43,19 +44,9 @@ struct MoeParameters {
 /// 3 h f (k + S) + E h.
 [[nodiscard]] MoeParameters parameter_counts(const MoeModel& model);
 
-/// @brief Dimensions of multi-head latent attention.
-/// Source: DeepSeek-V2, arXiv 2405.04434, section 2.1.
-struct LatentAttention {
-  std::size_t heads = 0;       ///< of queries, keys and values
-  std::size_t query_rank = 0;  ///< width to which queries are compressed
-  std::size_t kv_rank = 0;     ///< width to which keys and values are
-  std::size_t key_dim = 0;     ///< elements of a head's key without rotation
-  std::size_t rotary_dim = 0;  ///< elements with it, which all heads share
-  std::size_t value_dim = 0;   ///< elements of a head's value
-};
-
-/// @brief Weights of a block's latent attention, with its two inner norms.
-[[nodiscard]] std::size_t parameter_count(const LatentAttention& attention, std::size_t hidden);
+/// @brief Weights of a block's latent attention, with the norms of its latents.
+[[nodiscard]] std::size_t parameter_count(const nn::LatentAttention& latent, std::size_t heads,
+                                          std::size_t hidden);
 
 /// @brief Mixtral 8x7B and DeepSeek-V3.
 ///
@@ -63,6 +54,16 @@ struct LatentAttention {
 /// arXiv 2401.04088, table 1; arXiv 2412.19437, section 4.2. DeepSeek-V3 is counted without the
 /// module that predicts a second token.
 [[nodiscard]] const std::vector<MoeModel>& published_moe_models();
+
+/// @brief A published mixture whose layers are ours.
+struct TrainableMoeModel {
+  nn::NamedModel dense;  ///< what it has beside its experts
+  MoeConfig moe;         ///< the experts
+};
+
+/// @brief Mixtral 8x7B and Qwen3-30B-A3B. Source: config.json of mistralai/Mixtral-8x7B-v0.1 and
+/// Qwen/Qwen3-30B-A3B on Hugging Face.
+[[nodiscard]] const std::vector<TrainableMoeModel>& trainable_moe_models();
 
 /// @brief The published model of that name; case does not matter. Null when there is none.
 [[nodiscard]] const MoeModel* find_moe_model(std::string_view name);

@@ -21,7 +21,7 @@ using ops::Transpose;
 
 nn::ParameterSpec weight_spec(const nn::BuildContext& context, std::size_t layer,
                               const MoeConfig& config) {
-  return {.name = moe_prefix(layer) + ".gate.weight",
+  return {.name = moe_prefix(context.config, layer) + ".gate.weight",
           .global_shape = {config.num_experts, context.config.hidden_size},
           .shard = {},
           .initializer = {.standard_deviation = nn::kInitialDeviation}};
@@ -34,7 +34,7 @@ std::unique_ptr<nn::Parameter> make_biases(const nn::BuildContext& context, std:
   const nn::Values values =
       context.values == nn::Values::kNever ? nn::Values::kNever : nn::Values::kAllocated;
   auto biases = std::make_unique<nn::Parameter>(
-      nn::ParameterSpec{.name = moe_prefix(layer) + std::string(kBiasSuffix),
+      nn::ParameterSpec{.name = moe_prefix(context.config, layer) + std::string(kBiasSuffix),
                         .global_shape = {config.num_experts},
                         .shard = {},
                         .initializer = {.constant = 0.0}},

@@ -11,12 +11,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention_backward_bf16;
 using simt::bf16;
 
 class AttentionBackwardBf16 {
  public:
-  using Problem = rungs_of::OrderedProblem;
+  using Problem = kernels::attention_backward_bf16::OrderedProblem;
 
   AttentionBackwardBf16(const Sizes& sizes, std::uint64_t seed)
       : inputs_(draw_attention_bf16(sizes, seed)),
@@ -34,9 +33,12 @@ class AttentionBackwardBf16 {
     everywhere<kernels::attention_bf16::Problem>([]<simt::Executor executor>(const auto&... a) {
       kernels::attention_bf16::pipelined<executor>(a...);
     }).on(buffers.executor())(forward, {});
-    return {backward_problem<rungs_of::Problem>(forward, inputs_, to_bf16(d_o_), buffers),
-            buffers.scratch("d_q_sums", rungs_of::d_q_sums_of(inputs_.shape)),
-            buffers.scratch<unsigned>("turns", rungs_of::turns_of(inputs_.shape))};
+    return {
+        backward_problem<kernels::attention_backward_bf16::Problem>(forward, inputs_, to_bf16(d_o_),
+                                                                    buffers),
+        buffers.scratch("d_q_sums", kernels::attention_backward_bf16::d_q_sums_of(inputs_.shape)),
+        buffers.scratch<unsigned>("turns",
+                                  kernels::attention_backward_bf16::turns_of(inputs_.shape))};
   }
 
   static LadderInfo describe() {
@@ -47,6 +49,7 @@ class AttentionBackwardBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention_backward_bf16;
     using simt::Executor;
     return RungTable<Problem>("attention/attention_backward_bf16")
         .add("tensor_cores",

@@ -9,11 +9,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention_backward;
-
 class AttentionBackward {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::attention_backward::Problem;
 
   AttentionBackward(const Sizes& sizes, std::uint64_t seed)
       : inputs_(draw_attention(sizes, seed)), d_o_(normal_values(inputs_.q.size(), seed, "d_o")) {}
@@ -41,6 +39,7 @@ class AttentionBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention_backward;
     using simt::Executor;
     return RungTable<Problem>("attention/attention_backward")
         .add("atomics", "a block per tile of keys, which adds its part of dq atomically",

@@ -10,13 +10,12 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention_backward_varlen;
 namespace forward_of = kernels::attention_varlen;
 using simt::bf16;
 
 class AttentionBackwardVarlen {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::attention_backward_varlen::Problem;
 
   AttentionBackwardVarlen(const Sizes& sizes, std::uint64_t seed)
       : packed_(sizes, seed),
@@ -51,6 +50,7 @@ class AttentionBackwardVarlen {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention_backward_varlen;
     using simt::Executor;
     return RungTable<Problem>("attention/attention_backward_varlen")
         .add("tiles_of_documents", "tiles of keys and of queries begin where documents do",

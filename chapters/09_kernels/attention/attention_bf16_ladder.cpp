@@ -8,12 +8,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention_bf16;
 using simt::bf16;
 
 class AttentionBf16 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::attention_bf16::Problem;
 
   AttentionBf16(const Sizes& sizes, std::uint64_t seed)
       : inputs_(draw_attention_bf16(sizes, seed)) {}
@@ -35,6 +34,7 @@ class AttentionBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention_bf16;
     using simt::Executor;
     return RungTable<Problem>("attention/attention_bf16")
         .add("tensor_cores", "flash attention with mma.sync, weights stay in registers",

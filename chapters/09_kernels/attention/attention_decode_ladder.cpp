@@ -14,19 +14,16 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention_decode;
 using simt::bf16;
 
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
 std::string refuse_heads(const Sizes& sizes) {
-  if (sizes[3] > rungs_of::kMostGroup) {
+  if (sizes[3] > kernels::attention_decode::kMostGroup) {
     return fmt::format("{} heads share a head of keys, expected at most {}", sizes[3],
-                       rungs_of::kMostGroup);
+                       kernels::attention_decode::kMostGroup);
   }
-  if (sizes[4] % 8 != 0 || sizes[4] > rungs_of::kMostHeadDim) {
+  if (sizes[4] % 8 != 0 || sizes[4] > kernels::attention_decode::kMostHeadDim) {
     return fmt::format("head_dim is {}, expected a multiple of 8, at most {}", sizes[4],
-                       rungs_of::kMostHeadDim);
+                       kernels::attention_decode::kMostHeadDim);
   }
   return {};
 }
@@ -62,12 +59,13 @@ std::vector<int> draw_lengths(const Sizes& sizes, std::uint64_t seed) {
 
 class AttentionDecode {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::attention_decode::Problem;
 
   AttentionDecode(const Sizes& sizes, std::uint64_t seed)
       : sizes_(sizes), seed_(seed), lengths_(draw_lengths(sizes, seed)) {
     draw_pages();
-    const std::size_t page_elements = size(sizes[2]) * size(rungs_of::kPage) * size(sizes[4]);
+    const std::size_t page_elements =
+        size(sizes[2]) * size(kernels::attention_decode::kPage) * size(sizes[4]);
     q_ = to_bf16(normal_values(size(sizes[0] * sizes[2] * sizes[3]) * size(sizes[4]), seed, "q"));
     if (seed / 2 % 2 == 1) {  // scores that overflow unless the largest is subtracted
       for (bf16& element : q_) {
@@ -81,7 +79,7 @@ class AttentionDecode {
 
   Problem problem(ProblemBuffers& buffers) const {
     const std::size_t rows = q_.size() / size(sizes_[4]);
-    const std::size_t parts = rows * size(rungs_of::parts_of(sizes_[1]));
+    const std::size_t parts = rows * size(kernels::attention_decode::parts_of(sizes_[1]));
     return {.batch = sizes_[0],
             .kv_heads = sizes_[2],
             .group = sizes_[3],
@@ -109,6 +107,7 @@ class AttentionDecode {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention_decode;
     using simt::Executor;
     return RungTable<Problem>("attention/attention_decode")
         .add("block_per_head", "a block for each head of queries; scores in shared memory",
@@ -129,7 +128,7 @@ class AttentionDecode {
     double pages = 0.0;
     for (const int length : draw_lengths(sizes, seed)) {
       tokens += length;
-      pages += rungs_of::pages_of(length);
+      pages += kernels::attention_decode::pages_of(length);
     }
     const double pairs = tokens * sizes[2] * sizes[3];
     const double row = 2.0 * sizes[4];
@@ -164,7 +163,7 @@ class AttentionDecode {
 
   // Sequences take pages from a pool in a random order; one page stays unused.
   void draw_pages() {
-    const auto needed = [](int length) { return rungs_of::pages_of(length); };
+    const auto needed = [](int length) { return kernels::attention_decode::pages_of(length); };
     all_pages_ = 1;
     for (const int length : lengths_) {
       all_pages_ += needed(length);
@@ -189,10 +188,12 @@ class AttentionDecode {
   // Where the row of a token's head begins in k_ and v_.
   [[nodiscard]] std::size_t row_of(std::size_t sequence, std::size_t head,
                                    std::size_t token) const {
-    const std::size_t page = size(
-        pages_[sequence * size(rungs_of::pages_of(sizes_[1])) + token / size(rungs_of::kPage)]);
-    const std::size_t rows = (page * size(sizes_[2]) + head) * size(rungs_of::kPage);
-    return (rows + token % size(rungs_of::kPage)) * size(sizes_[4]);
+    const std::size_t page =
+        size(pages_[sequence * size(kernels::attention_decode::pages_of(sizes_[1])) +
+                    token / size(kernels::attention_decode::kPage)]);
+    const std::size_t rows =
+        (page * size(sizes_[2]) + head) * size(kernels::attention_decode::kPage);
+    return (rows + token % size(kernels::attention_decode::kPage)) * size(sizes_[4]);
   }
 
   // What is in no sequence is NaN: whoever reads it shows it.

@@ -6,9 +6,7 @@
 namespace ultra::ladders {
 namespace {
 
-constexpr std::size_t kMostProducts = std::size_t{1} << 27;  // of the f64 computation
-
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
+constexpr std::size_t kMostProductsOfGradients = std::size_t{1} << 27;  // of the f64 computation
 
 // What fp32 may lose below its smallest normal number: a power of 2 flushed to zero, a product.
 constexpr double kUnderflow = 0x1p-126;
@@ -71,7 +69,7 @@ class Judge {
   Verdict judge() {
     const AttentionShape& shape = inputs_.shape;
     const std::size_t products = 5 * seq_len_ * head_dim_;
-    const std::size_t most_queries = std::max<std::size_t>(2, kMostProducts / products);
+    const std::size_t most_queries = std::max<std::size_t>(2, kMostProductsOfGradients / products);
     const std::size_t most_keys = std::max<std::size_t>(2, most_queries / size(shape.group));
     for (const std::size_t row : sample(shape.rows(), most_queries, inputs_.seed)) {
       compare_query(row);

@@ -10,8 +10,6 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention;
-
 // The largest matrix of scores that the first rungs get: 16 GiB.
 constexpr double kMostMatrixElements = double(std::size_t{1} << 32);
 
@@ -30,7 +28,7 @@ std::string refuse_matrix(const Sizes& sizes) {
 
 class Attention {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::attention::Problem;
 
   Attention(const Sizes& sizes, std::uint64_t seed)
       : inputs_(draw_attention(sizes, seed)),
@@ -55,6 +53,7 @@ class Attention {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention;
     using simt::Executor;
     return RungTable<Problem>("attention/attention")
         .add("naive", "scores, softmax and output, a kernel each; the matrix in memory",

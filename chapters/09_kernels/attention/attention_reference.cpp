@@ -16,8 +16,6 @@ constexpr float kLargeQueries = 40.0F;
 
 bool is_causal(std::uint64_t seed) { return seed % 2 == 1; }
 
-std::size_t size(int count) { return static_cast<std::size_t>(count); }
-
 }  // namespace
 
 std::vector<Dimension> attention_dimensions(const Sizes& emulated) {

@@ -15,6 +15,9 @@
 
 namespace ultra::ladders {
 
+/// @brief An extent of a shape, for what counts in std::size_t.
+[[nodiscard]] constexpr std::size_t size(int extent) { return static_cast<std::size_t>(extent); }
+
 /// @brief The shape of all problems of attention.
 using AttentionShape = kernels::attention::Shape;
 

@@ -7,12 +7,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::attention_varlen;
 using simt::bf16;
 
 class AttentionVarlen {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::attention_varlen::Problem;
 
   AttentionVarlen(const Sizes& sizes, std::uint64_t seed) : packed_(sizes, seed) {}
 
@@ -37,6 +36,7 @@ class AttentionVarlen {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::attention_varlen;
     using simt::Executor;
     return RungTable<Problem>("attention/attention_varlen")
         .add("masked", "the pack as one sequence; a mask hides other documents", refuse_pack_bf16,

@@ -15,11 +15,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::packed_sequences;
-
 class PackedSequences {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::packed_sequences::Problem;
 
   PackedSequences(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
     const std::vector<int> lengths = sequence_lengths(sizes, seed);
@@ -50,6 +48,7 @@ class PackedSequences {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::packed_sequences;
     using simt::Executor;
     return RungTable<Problem>("tokens/packed_sequences")
         .add("thread_per_sequence", "a thread per sequence: a warp runs as long as its longest",

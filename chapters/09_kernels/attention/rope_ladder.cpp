@@ -9,13 +9,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::rope;
-
 constexpr double kTheta = 10000.0;
 
 class Rope {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::rope::Problem;
 
   /// Two documents packed one behind the other: positions start anew in the second one.
   Rope(const Sizes& sizes, std::uint64_t seed)
@@ -23,7 +21,8 @@ class Rope {
         query_heads_(sizes[1]),
         key_heads_(sizes[2]),
         pairs_(sizes[3]),
-        rotation_(seed % 2 == 1 ? rungs_of::Rotation::kForward : rungs_of::Rotation::kBackward),
+        rotation_(seed % 2 == 1 ? kernels::rope::Rotation::kForward
+                                : kernels::rope::Rotation::kBackward),
         seed_(seed),
         queries_(normal_values(elements(query_heads_), seed, "queries")),
         keys_(normal_values(elements(key_heads_), seed, "keys")) {
@@ -64,6 +63,7 @@ class Rope {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::rope;
     using simt::Executor;
     return RungTable<Problem>("elements/rope")
         .add("computed_angles", "one thread per pair, which computes its sine and cosine",
@@ -113,7 +113,7 @@ class Rope {
   void compare(const char* name, const std::vector<float>& found, const std::vector<float>& before,
                int heads, Verdict& verdict) const {
     const auto pairs = static_cast<std::size_t>(pairs_);
-    const double direction = rotation_ == rungs_of::Rotation::kForward ? 1.0 : -1.0;
+    const double direction = rotation_ == kernels::rope::Rotation::kForward ? 1.0 : -1.0;
     for (const std::size_t head : sample(before.size() / (2 * pairs), kMostHeads, seed_)) {
       const int position = positions_[head / static_cast<std::size_t>(heads)];
       for (int pair = 0; pair < pairs_; ++pair) {
@@ -134,7 +134,7 @@ class Rope {
   int query_heads_;
   int key_heads_;
   int pairs_;
-  rungs_of::Rotation rotation_;
+  kernels::rope::Rotation rotation_;
   std::uint64_t seed_;
   std::vector<float> queries_;  // (tokens, query_heads, 2 pairs)
   std::vector<float> keys_;     // (tokens, key_heads, 2 pairs)

@@ -13,8 +13,6 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::softmax;
-
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
 // Elements far beyond what exp() can take in fp32, which ends at 88.8. One in eight is masked, as
@@ -39,16 +37,16 @@ std::string refuse_above(const Sizes& sizes, int most, const char* holder) {
 }
 
 std::string refusal_of_warp(const Sizes& sizes) {
-  return refuse_above(sizes, rungs_of::kMostColumnsOfWarp, "the registers of a warp");
+  return refuse_above(sizes, kernels::softmax::kMostColumnsOfWarp, "the registers of a warp");
 }
 
 std::string refusal_of_block(const Sizes& sizes) {
-  return refuse_above(sizes, rungs_of::kMostColumnsOfBlock, "the registers of a block");
+  return refuse_above(sizes, kernels::softmax::kMostColumnsOfBlock, "the registers of a block");
 }
 
 class Softmax {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::softmax::Problem;
 
   Softmax(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
@@ -72,6 +70,7 @@ class Softmax {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::softmax;
     using simt::Executor;
     return RungTable<Problem>("rows/softmax")
         .add("thread_per_row", "one thread per row, three passes",

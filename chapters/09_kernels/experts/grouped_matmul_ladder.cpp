@@ -12,14 +12,15 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::grouped_matmul;
 using simt::bf16;
 
-std::string refuse_ragged_depth(const Sizes& sizes) { return refuse_ragged_rows(sizes[3]); }
+std::string refuse_ragged_depth_of_experts(const Sizes& sizes) {
+  return refuse_ragged_rows(sizes[3]);
+}
 
 class GroupedMatmul {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::grouped_matmul::Problem;
 
   GroupedMatmul(const Sizes& sizes, std::uint64_t seed)
       : experts_(sizes[0]),
@@ -53,12 +54,14 @@ class GroupedMatmul {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::grouped_matmul;
     using simt::Executor;
     return RungTable<Problem>("matmul/grouped_matmul")
         .add("launch_each", "a launch for each expert, whose rows the host must know",
-             refuse_ragged_depth,
+             refuse_ragged_depth_of_experts,
              []<Executor executor>(const auto&... a) { rungs_of::launch_each<executor>(a...); })
-        .add("one_launch", "one launch: a block looks up whose tile it has", refuse_ragged_depth,
+        .add("one_launch", "one launch: a block looks up whose tile it has",
+             refuse_ragged_depth_of_experts,
              []<Executor executor>(const auto&... a) { rungs_of::one_launch<executor>(a...); })
         .rungs();
   }

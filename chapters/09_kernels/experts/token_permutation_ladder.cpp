@@ -8,20 +8,19 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::token_permutation;
 using simt::bf16;
 
 std::string refuse_experts(const Sizes& sizes) {
-  if (sizes[2] > rungs_of::kMostExperts || sizes[3] > sizes[2]) {
+  if (sizes[2] > kernels::token_permutation::kMostExperts || sizes[3] > sizes[2]) {
     return fmt::format("there are {} experts for {} of each token, expected {} to {}", sizes[2],
-                       sizes[3], sizes[3], rungs_of::kMostExperts);
+                       sizes[3], sizes[3], kernels::token_permutation::kMostExperts);
   }
   return {};
 }
 
 class TokenPermutation {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::token_permutation::Problem;
 
   TokenPermutation(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
@@ -43,9 +42,10 @@ class TokenPermutation {
             .begins = buffers.input("begins", std::vector<int>(begins().size(), -1)),
             .place = buffers.input("place", std::vector<int>(slots, -1)),
             .permuted = buffers.output<bf16>("permuted", slots * static_cast<std::size_t>(hidden_)),
-            .scratch = buffers.scratch<int>(
-                "scratch", std::max(rungs_of::scratch_size(static_cast<int>(slots), experts_),
-                                    static_cast<std::size_t>(experts_)))};
+            .scratch =
+                buffers.scratch<int>("scratch", std::max(kernels::token_permutation::scratch_size(
+                                                             static_cast<int>(slots), experts_),
+                                                         static_cast<std::size_t>(experts_)))};
   }
 
   static LadderInfo describe() {
@@ -59,6 +59,7 @@ class TokenPermutation {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::token_permutation;
     using simt::Executor;
     return RungTable<Problem>("tokens/token_permutation")
         .add("atomics", "slots draw their places by atomic additions", refuse_experts,

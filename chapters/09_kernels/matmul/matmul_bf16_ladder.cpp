@@ -13,7 +13,6 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::matmul_bf16;
 using simt::bf16;
 
 // The copies of 16 bytes need rows that begin at multiples of 16 bytes.
@@ -34,7 +33,7 @@ std::string refuse_for_hopper(const Sizes& sizes) {
 
 class MatmulBf16 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::matmul_bf16::Problem;
 
   MatmulBf16(const Sizes& sizes, std::uint64_t seed)
       : rows_(sizes[0]),
@@ -63,6 +62,7 @@ class MatmulBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::matmul_bf16;
     using simt::Executor;
     return RungTable<Problem>("matmul/matmul_bf16")
         .add("cuda_cores", "no tensor cores: 8 x 8 elements per thread, in fp32",

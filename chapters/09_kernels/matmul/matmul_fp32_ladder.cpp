@@ -15,11 +15,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::matmul_fp32;
-
 class MatmulFp32 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::matmul_fp32::Problem;
 
   MatmulFp32(const Sizes& sizes, std::uint64_t seed)
       : rows_(sizes[0]),
@@ -48,6 +46,7 @@ class MatmulFp32 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::matmul_fp32;
     using simt::Executor;
     return RungTable<Problem>("matmul/matmul_fp32")
         .add("naive", "one thread per element, the lanes of a warp in one column", refusal,

@@ -10,17 +10,16 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::matmul_fp8;
 using simt::fp8_e4m3;
 
-constexpr auto kGroup = static_cast<std::size_t>(rungs_of::kGroup);
+constexpr auto kGroup = static_cast<std::size_t>(kernels::matmul_fp8::kGroup);
 
 std::string refuse_ragged_groups(const Sizes& sizes) {
-  if (sizes[2] % rungs_of::kGroup == 0) {
+  if (sizes[2] % kernels::matmul_fp8::kGroup == 0) {
     return {};
   }
   return fmt::format("depth is {}, expected a multiple of {}: as many elements share a scale",
-                     sizes[2], rungs_of::kGroup);
+                     sizes[2], kernels::matmul_fp8::kGroup);
 }
 
 std::string refuse_fp8(const Sizes& sizes) {
@@ -28,6 +27,17 @@ std::string refuse_fp8(const Sizes& sizes) {
     return refusal;
   }
   return refuse_gpus_before(8, 9, "products of fp8");
+}
+
+// Sums are stored two by two.
+std::string refuse_wgmma_of_fp8(const Sizes& sizes) {
+  if (std::string refusal = refuse_ragged_groups(sizes); !refusal.empty()) {
+    return refusal;
+  }
+  if (sizes[1] % 2 != 0) {
+    return fmt::format("columns are {}, expected an even number. Hint: rung 1 takes any", sizes[1]);
+  }
+  return {};
 }
 
 std::vector<fp8_e4m3> to_fp8(const std::vector<float>& values) {
@@ -50,7 +60,7 @@ std::vector<float> draw_scales(std::size_t count, std::uint64_t seed, const char
 
 class MatmulFp8 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::matmul_fp8::Problem;
 
   MatmulFp8(const Sizes& sizes, std::uint64_t seed)
       : sizes_(sizes),
@@ -84,20 +94,25 @@ class MatmulFp8 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::matmul_fp8;
     using simt::Executor;
     return RungTable<Problem>("matmul/matmul_fp8")
         .add("converted", "fp8 in memory, bf16 in the tensor cores", refuse_ragged_groups,
              []<Executor executor>(const auto&... a) { rungs_of::converted<executor>(a...); })
         .add("tensor_cores", "tensor cores multiply fp8; sums of 128 are promoted", refuse_fp8,
              []<Executor executor>(const auto&... a) { rungs_of::tensor_cores<executor>(a...); })
+        .add_hopper("wgmma", "Hopper's products of fp8, promoted beside the other warpgroup's",
+                    refuse_wgmma_of_fp8,
+                    []<Executor executor>(const auto&... a) { rungs_of::wgmma<executor>(a...); })
         .rungs();
   }
 
   static Cost cost(const Sizes& sizes) {
     const double elements = (double(sizes[0]) + sizes[1]) * sizes[2];
-    const double of_a = double(sizes[0]) * sizes[2] / rungs_of::kGroup;
+    const double of_a = double(sizes[0]) * sizes[2] / kernels::matmul_fp8::kGroup;
     const double of_b =
-        double((sizes[1] + rungs_of::kGroup - 1) / rungs_of::kGroup) * sizes[2] / rungs_of::kGroup;
+        double((sizes[1] + kernels::matmul_fp8::kGroup - 1) / kernels::matmul_fp8::kGroup) *
+        sizes[2] / kernels::matmul_fp8::kGroup;
     return {.operations = 2.0 * sizes[0] * sizes[1] * sizes[2],
             .least_bytes = elements + 4.0 * (of_a + of_b) + 2.0 * double(sizes[0]) * sizes[1]};
   }

@@ -8,14 +8,15 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::split_k;
 using simt::bf16;
 
-std::string refuse_ragged_depth(const Sizes& sizes) { return refuse_ragged_rows(sizes[2]); }
+std::string refuse_ragged_depth_of_parts(const Sizes& sizes) {
+  return refuse_ragged_rows(sizes[2]);
+}
 
 class SplitK {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::split_k::Problem;
 
   SplitK(const Sizes& sizes, std::uint64_t seed)
       : rows_(sizes[0]),
@@ -34,8 +35,8 @@ class SplitK {
             .a = buffers.input("a", a_),
             .b = buffers.input("b", b_),
             .c = buffers.output<bf16>("c", element_count({rows_, columns_})),
-            .scratch = buffers.scratch("scratch",
-                                       rungs_of::scratch_size(rows_, columns_, depth_, blocks_))};
+            .scratch = buffers.scratch(
+                "scratch", kernels::split_k::scratch_size(rows_, columns_, depth_, blocks_))};
   }
 
   /// 264 blocks: two on each of an H100's multiprocessors.
@@ -50,14 +51,16 @@ class SplitK {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::split_k;
     using simt::Executor;
     return RungTable<Problem>("matmul/split_k")
-        .add("whole_depth", "a block for each tile", refuse_ragged_depth,
+        .add("whole_depth", "a block for each tile", refuse_ragged_depth_of_parts,
              []<Executor executor>(const auto&... a) { rungs_of::whole_depth<executor>(a...); })
         .add("split", "equal parts of each tile's depth, added up by a second kernel",
-             refuse_ragged_depth,
+             refuse_ragged_depth_of_parts,
              []<Executor executor>(const auto&... a) { rungs_of::split<executor>(a...); })
-        .add("stream", "all steps of all tiles dealt out evenly (stream-K)", refuse_ragged_depth,
+        .add("stream", "all steps of all tiles dealt out evenly (stream-K)",
+             refuse_ragged_depth_of_parts,
              []<Executor executor>(const auto&... a) { rungs_of::stream<executor>(a...); })
         .rungs();
   }

@@ -7,11 +7,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::transpose;
-
 class Transpose {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::transpose::Problem;
 
   Transpose(const Sizes& sizes, std::uint64_t seed)
       : rows_(sizes[0]), columns_(sizes[1]), in_(normal_values(element_count(sizes), seed, "in")) {}
@@ -32,6 +30,7 @@ class Transpose {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::transpose;
     using simt::Executor;
     return RungTable<Problem>("basics/transpose")
         .add("naive", "one thread per element: rows are read, columns are written",

@@ -10,12 +10,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::adamw_bf16;
 using simt::bf16;
 
 class AdamWBf16 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::adamw_bf16::Problem;
 
   AdamWBf16(const Sizes& sizes, std::uint64_t seed)
       : seed_(seed),
@@ -40,6 +39,7 @@ class AdamWBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::adamw_bf16;
     using simt::Executor;
     return RungTable<Problem>("elements/adamw_bf16")
         .add("two_kernels", "the update in fp32, then a kernel that rounds",

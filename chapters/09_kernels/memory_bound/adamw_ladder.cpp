@@ -11,8 +11,6 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::adamw;
-
 // One tensor's values on the host.
 struct Values {
   AdamWParameters parameters;
@@ -21,7 +19,7 @@ struct Values {
 
 class AdamW {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::adamw::Problem;
 
   AdamW(const Sizes& sizes, std::uint64_t seed) : seed_(seed) {
     for (int index = 0; index < sizes[0]; ++index) {
@@ -55,6 +53,7 @@ class AdamW {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::adamw;
     using simt::Executor;
     return RungTable<Problem>("elements/adamw")
         .add("unfused", "one kernel per operation of the formula",
@@ -80,7 +79,7 @@ class AdamW {
   Verdict judge(const Problem& problem, const ProblemBuffers& buffers) const {
     Verdict verdict;
     for (std::size_t tensor = 0; tensor < before_.size(); ++tensor) {
-      const rungs_of::Tensor& updated = problem.tensors[tensor];
+      const kernels::adamw::Tensor& updated = problem.tensors[tensor];
       const AdamWParameters after{.value = buffers.download(updated.value),
                                   .first_moment = buffers.download(updated.first_moment),
                                   .second_moment = buffers.download(updated.second_moment)};
@@ -116,12 +115,12 @@ class AdamW {
 
   std::uint64_t seed_;
   std::vector<Values> before_;
-  std::vector<rungs_of::Tensor> tensors_;  // what the rung updates
+  std::vector<kernels::adamw::Tensor> tensors_;  // what the rung updates
 };
 
 }  // namespace
 
-rungs_of::Constants kernel_constants(const ops::AdamWStep& step) {
+kernels::adamw::Constants kernel_constants(const ops::AdamWStep& step) {
   return {
       .beta1 = static_cast<float>(step.beta1),
       .keep1 = static_cast<float>(1.0 - step.beta1),
@@ -134,7 +133,7 @@ rungs_of::Constants kernel_constants(const ops::AdamWStep& step) {
       .epsilon = static_cast<float>(step.epsilon)};
 }
 
-rungs_of::Constants constants_of_step() {
+kernels::adamw::Constants constants_of_step() {
   return kernel_constants({.learning_rate = 1e-3,
                            .beta1 = 0.9,
                            .beta2 = 0.95,
@@ -161,7 +160,7 @@ AdamWParameters random_parameters(std::size_t n, std::uint64_t seed) {
 void compare_parameter(const AdamWParameters& before, double gradient, const AdamWParameters& after,
                        std::size_t i, Verdict& verdict) {
   constexpr double kRoundings = 12;
-  const rungs_of::Constants c = constants_of_step();
+  const kernels::adamw::Constants c = constants_of_step();
   const double g = gradient * double{c.gradient_scale};
   const double kept_m = double{c.beta1} * double{before.first_moment[i]};
   const double new_m = double{c.keep1} * g;

@@ -11,11 +11,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::cross_entropy;
-
 class CrossEntropy {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::cross_entropy::Problem;
 
   CrossEntropy(const Sizes& sizes, std::uint64_t seed)
       : tokens_(static_cast<std::size_t>(sizes[0])),
@@ -52,6 +50,7 @@ class CrossEntropy {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::cross_entropy;
     using simt::Executor;
     return RungTable<Problem>("rows/cross_entropy")
         .add("materialized", "probabilities, losses and gradients in three kernels",
@@ -89,7 +88,7 @@ class CrossEntropy {
 
   static std::string refuse_long_rows(const Sizes& sizes) {
     return ladders::refuse_long_rows(
-        sizes[1], rungs_of::kLongestSharedRow,
+        sizes[1], kernels::cross_entropy::kLongestSharedRow,
         {.unit = " logits", .name = "shared memory", .hint = "rung 3 does any length"});
   }
 

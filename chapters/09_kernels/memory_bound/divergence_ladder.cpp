@@ -9,11 +9,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::divergence;
-
 class Divergence {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::divergence::Problem;
 
   Divergence(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
@@ -54,6 +52,7 @@ class Divergence {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::divergence;
     using simt::Executor;
     return RungTable<Problem>("basics/divergence")
         .add("branched", "a thread per element, with a branch between even and odd ones",

@@ -11,7 +11,6 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::linear_cross_entropy_backward;
 using simt::bf16;
 
 std::string refuse_ragged(const Sizes& sizes) {
@@ -26,7 +25,7 @@ std::string refuse_ragged(const Sizes& sizes) {
 
 class LinearCrossEntropyBackward {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::linear_cross_entropy_backward::Problem;
 
   LinearCrossEntropyBackward(const Sizes& sizes, std::uint64_t seed)
       : tokens_(static_cast<std::size_t>(sizes[0])),
@@ -68,6 +67,7 @@ class LinearCrossEntropyBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::linear_cross_entropy_backward;
     using simt::Executor;
     return RungTable<Problem>("rows/linear_cross_entropy_backward")
         .add("materialized", "the gradients of all logits in memory, then two products",

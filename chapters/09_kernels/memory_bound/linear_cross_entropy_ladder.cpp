@@ -12,7 +12,6 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::linear_cross_entropy;
 using simt::bf16;
 
 std::string refuse_ragged_hidden(const Sizes& sizes) {
@@ -29,7 +28,7 @@ constexpr std::size_t kMostLogits = std::size_t{1} << 32;
 
 // The logits of a large problem do not fit: that is the ladder's subject.
 std::string refuse_many_logits(const Sizes& sizes) {
-  if (rungs_of::logits_size(sizes[0], sizes[1]) > kMostLogits) {
+  if (kernels::linear_cross_entropy::logits_size(sizes[0], sizes[1]) > kMostLogits) {
     return fmt::format("{} x {} logits take more than 16 GiB. Hint: rung 2 keeps none", sizes[0],
                        sizes[1]);
   }
@@ -38,7 +37,7 @@ std::string refuse_many_logits(const Sizes& sizes) {
 
 class LinearCrossEntropy {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::linear_cross_entropy::Problem;
 
   LinearCrossEntropy(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
@@ -55,8 +54,8 @@ class LinearCrossEntropy {
   }
 
   Problem problem(ProblemBuffers& buffers) const {
-    const std::size_t logits = rungs_of::logits_size(tokens_, vocab_);
-    const std::size_t partials = rungs_of::partials_size(tokens_, vocab_);
+    const std::size_t logits = kernels::linear_cross_entropy::logits_size(tokens_, vocab_);
+    const std::size_t partials = kernels::linear_cross_entropy::partials_size(tokens_, vocab_);
     const std::size_t scratch = logits > kMostLogits ? partials : std::max(logits, partials);
     return {.tokens = tokens_,
             .vocab = vocab_,
@@ -79,6 +78,7 @@ class LinearCrossEntropy {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::linear_cross_entropy;
     using simt::Executor;
     return RungTable<Problem>("rows/linear_cross_entropy")
         .add("materialized", "a product that writes the logits, then a kernel that reads them",

@@ -10,21 +10,20 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::quantize_fp8;
 using simt::bf16;
 using simt::fp8_e4m3;
 
 std::string refuse_ragged_groups(const Sizes& sizes) {
-  if (sizes[1] % rungs_of::kGroup == 0) {
+  if (sizes[1] % kernels::quantize_fp8::kGroup == 0) {
     return {};
   }
   return fmt::format("there are {} columns, expected a multiple of {}: as many share a scale",
-                     sizes[1], rungs_of::kGroup);
+                     sizes[1], kernels::quantize_fp8::kGroup);
 }
 
 class QuantizeFp8 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::quantize_fp8::Problem;
 
   QuantizeFp8(const Sizes& sizes, std::uint64_t seed)
       : rows_(sizes[0]),
@@ -55,6 +54,7 @@ class QuantizeFp8 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::quantize_fp8;
     using simt::Executor;
     return RungTable<Problem>("elements/quantize_fp8")
         .add("two_kernels", "scales first, a thread per group; then elements", refuse_ragged_groups,
@@ -70,7 +70,7 @@ class QuantizeFp8 {
   /// Per element: a comparison, a division.
   static Cost cost(const Sizes& sizes) {
     const double elements = static_cast<double>(sizes[0]) * sizes[1];
-    const double written = elements + 4.0 * elements / rungs_of::kGroup;
+    const double written = elements + 4.0 * elements / kernels::quantize_fp8::kGroup;
     return {.operations = 2.0 * elements,
             .least_bytes = 2.0 * elements + written,
             .written_bytes = written};
@@ -87,7 +87,7 @@ class QuantizeFp8 {
       for (std::size_t i = group * kGroup; i < (group + 1) * kGroup; ++i) {
         largest = std::max(largest, std::abs(value_of(x_[i])));
       }
-      const double scale = largest == 0.0 ? 1.0 : largest / double{rungs_of::kLargest};
+      const double scale = largest == 0.0 ? 1.0 : largest / double{kernels::quantize_fp8::kLargest};
       verdict.compare("scales", group, double{scales[group]}, scale, rounding_of(1) * scale);
       for (std::size_t i = group * kGroup; i < (group + 1) * kGroup; ++i) {
         const double expected = value_of(x_[i]) / scale;
@@ -100,7 +100,7 @@ class QuantizeFp8 {
   }
 
  private:
-  static constexpr auto kGroup = static_cast<std::size_t>(rungs_of::kGroup);
+  static constexpr auto kGroup = static_cast<std::size_t>(kernels::quantize_fp8::kGroup);
   static constexpr std::size_t kMostElements = std::size_t{1} << 22;  // of the f64 computation
 
   int rows_;

@@ -9,22 +9,20 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::reduction;
-
 class Reduction {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::reduction::Problem;
 
   Reduction(const Sizes& sizes, std::uint64_t seed)
       : values_(normal_values(static_cast<std::size_t>(sizes[0]), seed, "values")) {}
 
   Problem problem(ProblemBuffers& buffers) const {
-    return {
-        .n = static_cast<int>(values_.size()),
-        .values = buffers.input("values", values_),
-        .total = buffers.scratch<double>("total", 1),
-        .partials = buffers.scratch("partials", static_cast<std::size_t>(rungs_of::kMostPartials)),
-        .norm = buffers.output("norm", 1)};
+    return {.n = static_cast<int>(values_.size()),
+            .values = buffers.input("values", values_),
+            .total = buffers.scratch<double>("total", 1),
+            .partials = buffers.scratch(
+                "partials", static_cast<std::size_t>(kernels::reduction::kMostPartials)),
+            .norm = buffers.output("norm", 1)};
   }
 
   static LadderInfo describe() {
@@ -35,6 +33,7 @@ class Reduction {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::reduction;
     using simt::Executor;
     return RungTable<Problem>("basics/reduction")
         .add("atomics", "every thread adds its square to one number",

@@ -9,11 +9,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::rms_norm_backward;
-
 class RmsNormBackward {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::rms_norm_backward::Problem;
 
   RmsNormBackward(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
@@ -55,6 +53,7 @@ class RmsNormBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::rms_norm_backward;
     using simt::Executor;
     return RungTable<Problem>("rows/rms_norm_backward")
         .add("thread_per_row", "one thread per row, atomics for d_weight",
@@ -88,12 +87,13 @@ class RmsNormBackward {
 
   static std::string refuse_long_rows(const Sizes& sizes) {
     return ladders::refuse_long_rows(
-        sizes[1], rungs_of::kLongestRow,
+        sizes[1], kernels::rms_norm_backward::kLongestRow,
         {.unit = "", .name = "the registers of a block", .hint = "rung 2 does any length"});
   }
 
   [[nodiscard]] std::size_t partials() const {
-    return static_cast<std::size_t>(rungs_of::partials_of(static_cast<int>(rows_)));
+    return static_cast<std::size_t>(
+        kernels::rms_norm_backward::partials_of(static_cast<int>(rows_)));
   }
 
   // The dot product of n terms, each of two products, is off by gamma_{n+1} times the sum of their

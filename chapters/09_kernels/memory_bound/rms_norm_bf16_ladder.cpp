@@ -10,14 +10,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::rms_norm_bf16;
 using simt::bf16;
-
-constexpr float kEpsilon = 1e-5F;  // as in Llama
 
 class RmsNormBf16 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::rms_norm_bf16::Problem;
 
   RmsNormBf16(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
@@ -48,6 +45,7 @@ class RmsNormBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::rms_norm_bf16;
     using simt::Executor;
     return RungTable<Problem>("rows/rms_norm_bf16")
         .add("warp_per_row", "a warp per row, an element per lane; h is read back",
@@ -98,11 +96,12 @@ class RmsNormBf16 {
   }
 
  private:
+  static constexpr float kEpsilon = 1e-5F;                            // as in Llama
   static constexpr std::size_t kMostElements = std::size_t{1} << 23;  // of the f64 computation
 
   static std::string refuse_long_rows(const Sizes& sizes) {
     return ladders::refuse_long_rows(
-        sizes[1], rungs_of::kLongestRow,
+        sizes[1], kernels::rms_norm_bf16::kLongestRow,
         {.unit = "", .name = "the registers of a block", .hint = "rung 1 does any length"});
   }
 

@@ -9,13 +9,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::rms_norm;
-
-constexpr float kEpsilon = 1e-5F;  // as in Llama
-
 class RmsNorm {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::rms_norm::Problem;
 
   RmsNorm(const Sizes& sizes, std::uint64_t seed)
       : rows_(static_cast<std::size_t>(sizes[0])),
@@ -54,6 +50,7 @@ class RmsNorm {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::rms_norm;
     using simt::Executor;
     return RungTable<Problem>("rows/rms_norm")
         .add("thread_per_row", "an addition kernel, then one thread per row",
@@ -112,11 +109,12 @@ class RmsNorm {
   }
 
  private:
+  static constexpr float kEpsilon = 1e-5F;                            // as in Llama
   static constexpr std::size_t kMostElements = std::size_t{1} << 23;  // of the f64 computation
 
   static std::string refuse_long_rows(const Sizes& sizes) {
     return ladders::refuse_long_rows(
-        sizes[1], rungs_of::kLongestRow,
+        sizes[1], kernels::rms_norm::kLongestRow,
         {.unit = "", .name = "the registers of a block", .hint = "rung 3 does any length"});
   }
 

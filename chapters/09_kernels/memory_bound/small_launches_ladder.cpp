@@ -10,15 +10,13 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::small_launches;
-
 std::string refuse_vectors(const Sizes& sizes) {
   if (sizes[1] % 4 != 0) {
     return fmt::format("hidden is {}, expected a multiple of 4: rows are loaded 16 bytes at once",
                        sizes[1]);
   }
   return refuse_long_rows(
-      sizes[1], rungs_of::kMostHidden,
+      sizes[1], kernels::small_launches::kMostHidden,
       {.unit = "", .name = "a warp's registers", .hint = "give a row to several warps"});
 }
 
@@ -31,7 +29,7 @@ std::string refuse_early_kernels(const Sizes& sizes) {
 
 class SmallLaunches {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::small_launches::Problem;
 
   SmallLaunches(const Sizes& sizes, std::uint64_t seed)
       : layers_(static_cast<std::size_t>(sizes[0])),
@@ -62,6 +60,7 @@ class SmallLaunches {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::small_launches;
     using simt::Executor;
     return RungTable<Problem>("basics/small_launches")
         .add("separate", "a launch for each product", refuse_vectors,

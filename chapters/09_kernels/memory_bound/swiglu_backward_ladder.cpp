@@ -9,11 +9,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::swiglu_backward;
-
 class SwigluBackward {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::swiglu_backward::Problem;
 
   SwigluBackward(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
@@ -42,6 +40,7 @@ class SwigluBackward {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::swiglu_backward;
     using simt::Executor;
     return RungTable<Problem>("elements/swiglu_backward")
         .add("two_kernels", "a kernel for each gradient",

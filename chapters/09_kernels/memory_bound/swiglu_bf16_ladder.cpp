@@ -10,12 +10,11 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::swiglu_bf16;
 using simt::bf16;
 
 class SwigluBf16 {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::swiglu_bf16::Problem;
 
   SwigluBf16(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
@@ -41,6 +40,7 @@ class SwigluBf16 {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::swiglu_bf16;
     using simt::Executor;
     return RungTable<Problem>("elements/swiglu_bf16")
         .add("element_each", "an element per thread: half of each request is unused",

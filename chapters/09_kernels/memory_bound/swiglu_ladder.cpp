@@ -9,11 +9,9 @@
 namespace ultra::ladders {
 namespace {
 
-namespace rungs_of = kernels::swiglu;
-
 class Swiglu {
  public:
-  using Problem = rungs_of::Problem;
+  using Problem = kernels::swiglu::Problem;
 
   Swiglu(const Sizes& sizes, std::uint64_t seed)
       : tokens_(sizes[0]),
@@ -40,6 +38,7 @@ class Swiglu {
   }
 
   static std::vector<Rung<Problem>> rungs() {
+    namespace rungs_of = kernels::swiglu;
     using simt::Executor;
     return RungTable<Problem>("elements/swiglu")
         .add("two_kernels", "a kernel for silu, another one for the product",

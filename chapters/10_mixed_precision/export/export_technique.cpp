@@ -21,9 +21,8 @@
 #include "common/base/units.hpp"
 #include "common/checkpoint/files/file_layer.hpp"
 #include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/llama_config.hpp"
 #include "common/checkpoint/llama_folder.hpp"
-#include "common/checkpoint/mixture_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
@@ -47,7 +46,7 @@ struct ExportedWeights {
 };
 
 /// In the names of a mixture's tensors.
-constexpr std::string_view kOfAMixture = ".block_sparse_moe.";
+constexpr std::string_view kOfAMixture = ".experts.";
 
 fs::path model_folder(FileLayer& files, const fs::path& from) {
   if (files.exists(from / zero::kConfigFile) && files.exists(from / zero::kWeightsFile))
@@ -124,9 +123,9 @@ bool has_experts(FileLayer& files, const fs::path& model) {
 [[noreturn]] void refuse_mixture(const fs::path& model, const std::string& why) {
   throw FileError(fmt::format(
       "--export: '{}' holds a mixture of experts that Hugging Face's programs would not "
-      "compute as this one does: {}. What they have is Mixtral: --router softmax, --top-k "
-      "2 or more, --balance aux or none, without --shared-experts and "
-      "--capacity-factor. Train such a mixture, or go on with this program: --init "
+      "compute as this one does: {}. What they have are --router softmax, --top-k "
+      "2 or more, --balance aux or none, without --shared-experts, "
+      "--capacity-factor and --qkv-bias. Train such a mixture, or go on with this program: --init "
       "takes the folder as it is.",
       model.string(), why));
 }
@@ -138,16 +137,18 @@ std::string config_of_mixture(FileLayer& files, const fs::path& model, const std
   const fs::path record = model / zero::kRecordFile;
   if (!files.exists(record)) {
     const auto stored = checkpoint::parse_mixture(text, path);
-    if (stored && stored->is_mixtral) return text;
-    refuse_mixture(model, fmt::format("{} does not say that it is Mixtral's, and there is no {}",
+    if (stored && stored->is_published) return text;
+    refuse_mixture(model, fmt::format("{} names no published mixture, and there is no {}",
                                       zero::kConfigFile, zero::kRecordFile));
   }
   const auto trained =
       zero::parse_record(checkpoint::read_text(files, record), record.string()).identity;
   const auto mixture = zero::mixture_of(trained.flags);
   if (!mixture) refuse_mixture(model, fmt::format("{} knows no experts", zero::kRecordFile));
-  if (!mixture->unlike_mixtral.empty()) refuse_mixture(model, mixture->unlike_mixtral);
-  return checkpoint::config_with_mixture(text, *mixture, path);
+  if (!mixture->unlike_published.empty()) refuse_mixture(model, mixture->unlike_published);
+  const std::string config = checkpoint::config_with_mixture(text, *mixture, path);
+  if (checkpoint::parse_mixture(config, path)->is_published) return config;
+  refuse_mixture(model, "its queries, keys and values have biases (--qkv-bias)");
 }
 
 /// What other programs read of the model.

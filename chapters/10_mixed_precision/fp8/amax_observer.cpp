@@ -1,6 +1,5 @@
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 
-#include <cmath>
 #include <list>
 #include <span>
 #include <vector>
@@ -39,23 +38,13 @@ class AmaxObserver : public train::StepObserver {
     for (const nn::Parameter* parameter : histories_) {
       views.emplace_back(parameter->value(), HostAccess::kReadWrite);
     }
-    std::vector<float> own;
-    for_each_history(views, [&](std::span<float> history) { own.push_back(history.front()); });
-    const Tensor amax = Tensor::from<float>(device_.host(), {own.size()}, own);
-    if (ranks_.size() > 1) ranks_.labeled("fp8 amax").all_reduce(amax, ReduceOp::kMax).wait();
-    const HostView<const float> of_all(amax);
-    const float* next = of_all.data();
-    for_each_history(views, [&](std::span<float> history) {
-      const float found = *next++;
-      if (std::isfinite(found)) {
-        note_amax(history, found);
-      } else {
-        // An overflow says nothing of the steps to come, whose loss scale is lower: the maximum
-        // before it stands in.
-        history.front() = history[1];
+    std::vector<std::span<float>> histories;
+    for (const HostView<float>& values : views) {
+      for (std::size_t first = 0; first < values.size(); first += row_) {
+        histories.push_back(values.span().subspan(first, row_));
       }
-      end_amax_step(history);
-    });
+    }
+    end_amax_steps(histories, ranks_, device_.host());
   }
 
  private:
@@ -64,16 +53,6 @@ class AmaxObserver : public train::StepObserver {
       const Tensor& values = parameter->value();
       for (std::size_t first = 0; first < values.numel(); first += row_) {
         values.slice(0, {first, first + 1}).fill(0.0);
-      }
-    }
-  }
-
-  /// Calls fn with the history of each tensor, which it may change.
-  template <class Fn>
-  void for_each_history(const std::list<HostView<float>>& views, const Fn& fn) const {
-    for (const HostView<float>& values : views) {
-      for (std::size_t first = 0; first < values.size(); first += row_) {
-        fn(values.span().subspan(first, row_));
       }
     }
   }

@@ -129,6 +129,12 @@ std::vector<train::Conflict> MixedPrecision::conflicts(const train::Setup& setup
       {all, "--optimizer-state bf16 or int8", options_.moments != MomentFormat::kF32}, asked);
   exclude_from_rounded_loss({all, "--round-sums loss", options_.rounded_sums.loss}, setup);
   exclude_from_rounded_softmax({all, "--round-sums softmax", options_.rounded_sums.softmax}, setup);
+  const nn::LatentAttention& latent = setup.train.model.latent;
+  all.push_back({.first = "--attention mla-absorbed",
+                 .second = "--precision fp8",
+                 .reason = "it multiplies heads by parts of a weight, and fp8 is for whole linear "
+                           "layers. Use --attention mla.",
+                 .broken = latent.on && latent.absorbed && options_.recipe == Recipe::kFp8});
   all.push_back(sums_on_a_device(setup, options_.rounded_sums.any()));
   exclude_from_scaling({all, "--loss-scale", options_.scaling() != LossScaling::kNone}, asked);
   return all;

@@ -152,8 +152,8 @@ RoundedSums parse_rounded_sums(std::string_view text) {
 }
 
 std::unique_ptr<nn::Layer> RoundedSumsFactory::norm(const nn::BuildContext& context,
-                                                    const std::string& name) {
-  std::unique_ptr<nn::Layer> norm = inner().norm(context, name);
+                                                    const nn::NormSpec& spec) {
+  std::unique_ptr<nn::Layer> norm = inner().norm(context, spec);
   if (!sums_.norms) return norm;
   return std::make_unique<RoundedNorm>(std::move(norm), context.config.norm_epsilon);
 }

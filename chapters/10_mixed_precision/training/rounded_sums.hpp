@@ -41,7 +41,7 @@ class RoundedSumsFactory : public nn::FactoryWrapper {
       : FactoryWrapper(inner), sums_(sums) {}
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
-                                                const std::string& name) override;
+                                                const nn::NormSpec& spec) override;
   [[nodiscard]] std::unique_ptr<nn::AttentionCore> attention_core(
       const nn::BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<nn::LossLayer> loss(const nn::BuildContext& context) override;

@@ -19,4 +19,16 @@ namespace ultra::planner {
 /// @throws ConfigError when there is none, with each layout and why it cannot be.
 [[nodiscard]] std::size_t choose_layout(const Question& question, std::span<const Layout> layouts);
 
+/// @brief The number of the layout that is never far from the best, where the cluster is not the same
+/// every day: a network that others use, too, or GPUs that grow hot.
+///
+/// What a layout loses on a cluster is the part of the best one's tokens per second and GPU that it
+/// does not reach there. The layout whose greatest loss is the smallest wins; of equal ones the first.
+/// One that is impossible or does not fit on any of the clusters never does.
+/// @param days  the same work on each cluster; at least one.
+/// @throws ConfigError when no layout can be on all clusters; what choose_layout() throws where none
+/// can be on one.
+[[nodiscard]] std::size_t choose_for_all(std::span<const Question> days,
+                                         std::span<const Layout> layouts);
+
 }  // namespace ultra::planner

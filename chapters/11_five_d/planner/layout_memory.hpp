@@ -44,8 +44,8 @@ struct StageMemory {
 /// @brief The bytes of a rank of a stage.
 ///
 /// - States of stage_parameters() by chapter 04's formula (zero::bytes_per_rank, in
-///   chapters/04_zero/zero_memory.hpp), over the ranks that hold the same parameters: of experts they
-///   are others than of the rest. Gradients take Software::kept_gradient_bytes() of each parameter
+///   chapters/04_zero/zero_memory.hpp), over the ranks that hold the same parameters, which make up
+///   Layout::copies: of experts they are others than of the rest. Gradients take Software::kept_gradient_bytes() of each parameter
 ///   where that formula counts memory::bytes_per_parameter().gradients. Offloaded optimizer states
 ///   take no byte of the GPU.
 /// - Activations: what a block keeps (kept_bytes) for as many micro-batches as the schedule has under

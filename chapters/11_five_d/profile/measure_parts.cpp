@@ -32,8 +32,6 @@ constexpr double kLeastSecondsOfByte = 1e-12;
 constexpr std::array<std::size_t, 3> kRows = {16, 128, 512};
 constexpr std::array<std::size_t, 4> kWidths = {16, 64, 256, 768};
 
-double real(std::size_t value) { return static_cast<double>(value); }
-
 /// Tensors of one shape that come from the memory: used in turn, so that each has left the caches
 /// before it returns.
 class InTurn {

@@ -39,7 +39,18 @@ std::optional<Launch> find_launch() {
   return std::nullopt;
 }
 
+void expect_told_ranks() {
+  const int tasks = number("SLURM_STEP_NUM_TASKS").value_or(1);
+  if (tasks <= 1 || find_launch()) return;
+  throw ConfigError(fmt::format(
+      "srun started {} tasks and told none its rank: each would train alone. Start them with "
+      "srun --mpi=pmix ('srun --mpi=list' names what this Slurm can do), or with mpirun in the "
+      "job.",
+      tasks));
+}
+
 void expect_no_launcher() {
+  expect_told_ranks();
   const Launch launch = find_launch().value_or(Launch{});
   if (launch.size == 1) return;
   throw ConfigError(fmt::format(

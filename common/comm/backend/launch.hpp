@@ -15,9 +15,14 @@ struct Launch {
 /// @brief This process's place; nothing when no launcher started it.
 [[nodiscard]] std::optional<Launch> find_launch();
 
+/// @brief Checks that each of several tasks of a Slurm job step was told its rank, as srun --mpi=pmix does:
+/// otherwise each would train alone.
+/// @throws ConfigError when srun started several tasks that were not.
+void expect_told_ranks();
+
 /// @brief Checks that a program without MPI is alone: each of several processes would train the whole
 /// model by itself, and all would write the same files.
-/// @throws ConfigError when a launcher started several processes.
+/// @throws ConfigError when a launcher started several processes, or srun several tasks.
 void expect_no_launcher();
 
 }  // namespace ultra::comm

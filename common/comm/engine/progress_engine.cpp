@@ -348,6 +348,11 @@ void ProgressEngine::expect_hope(const std::string& doing, Clock::time_point beg
 
 void ProgressEngine::look_around(const std::string& doing, std::uint64_t seen,
                                  Clock::time_point begin) {
+  {
+    // What failed here, and nobody has waited for yet, the others wait for: this wait may have no end.
+    const std::scoped_lock lock(mutex_);
+    if (!failed_.empty()) std::rethrow_exception(failed_.front()->error_);
+  }
   expect_hope(doing, begin);
   const bool moves_by_itself = options_.next_alarm && options_.next_alarm();
   if (!moves_by_itself) monitor_->report_blocked(seen, doing);
@@ -376,7 +381,7 @@ void ProgressEngine::look_while_polling(Operation& operation) {
     operation.last_poll_ = now;
     since = operation.polled_since_;
   }
-  // Of several that are polled by turns, each has its own time.
+  // Of several that are polled in turn, each has its own time.
   const bool too_long = now - since > options_.timeout;
   if (!too_long && now - last_look_ < kSuspicion) return;
   last_look_ = now;

@@ -82,9 +82,10 @@ void refuse_foreign_architecture(const DeviceProperties& properties) {
   }
   const std::string capability = std::to_string(properties.compute_capability_major) + "." +
                                  std::to_string(properties.compute_capability_minor);
-  const bool too_old = properties.compute_capability_major < 8;
+  const bool too_old =
+      properties.compute_capability_major * 10 + properties.compute_capability_minor < 75;
   throw ConfigError("device cuda: " + properties.name + " has compute capability " + capability +
-                    (too_old ? ", which is too old: the kernels need 8.0 or later."
+                    (too_old ? ", which is too old: the kernels need 7.5 or later."
                              : ", for which this build has no kernels. Configure with "
                                "-DCMAKE_CUDA_ARCHITECTURES=native.") +
                     " Or use --device cpu or emulated.");

@@ -1,12 +1,17 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "common/base/errors.hpp"
 #include "common/gpu/order_checker.hpp"
 #include "common/gpu/runtime.hpp"
 #include "common/gpu/streams.hpp"
@@ -24,6 +29,16 @@ struct EmulatedEvent : EventState {
 const VectorClock* moment_of(const Event& event) {
   if (event.state() == nullptr) return nullptr;
   return &static_cast<const EmulatedEvent*>(event.state())->moment;
+}
+
+/// The compute capability that the device plays: 9 takes the kernels for Hopper, none those for any GPU.
+int capability() {
+  const char* const asked = std::getenv("ULTRA_EMULATED_CAPABILITY");
+  if (asked == nullptr || std::string_view(asked).empty()) return 0;
+  if (std::string_view(asked) == "9") return 9;
+  throw ConfigError(fmt::format(
+      "ULTRA_EMULATED_CAPABILITY is '{}', expected 9, for an H100's instructions, or nothing",
+      asked));
 }
 
 double seconds(std::chrono::steady_clock::time_point time) {
@@ -194,7 +209,8 @@ class EmulatedRuntime : public Runtime {
   }
 
  private:
-  DeviceProperties properties_ = {.name = "emulated", .id = "emulated"};
+  DeviceProperties properties_ = {
+      .name = "emulated", .id = "emulated", .compute_capability_major = capability()};
 };
 
 }  // namespace

@@ -5,10 +5,12 @@
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
+#include "common/nn/layers/biased_projections.hpp"
 #include "common/ops/attention.hpp"
 
 namespace ultra::nn {
@@ -44,9 +46,25 @@ std::vector<LinearSpec> qkv_specs(const ModelConfig& config, std::size_t layer) 
                       .standard_deviation = kInitialDeviation,
                       .output_heads = heads};
   };
-  return {spec("q", config.hidden_size, config.num_heads),
+  return {spec("q", config.q_hidden_size(), config.num_heads),
           spec("k", config.kv_hidden_size(), config.num_kv_heads),
           spec("v", config.kv_hidden_size(), config.num_kv_heads)};
+}
+
+std::unique_ptr<Projections> make_qkv(const BuildContext& context, std::size_t layer) {
+  const std::vector<LinearSpec> specs = qkv_specs(context.config, layer);
+  std::unique_ptr<Projections> maps = context.factory.column_linear(context, specs);
+  if (!context.config.qkv_bias) return maps;
+  return with_biases(context, std::move(maps), specs);
+}
+
+/// The norm of each head's query or key, "q" or "k"; null in a model without.
+std::unique_ptr<Layer> make_head_norm(const BuildContext& context, std::size_t layer,
+                                      const char* which) {
+  if (!context.config.qk_norm) return nullptr;
+  return context.factory.norm(
+      context, {.name = fmt::format("model.layers.{}.self_attn.{}_norm.weight", layer, which),
+                .over = NormOver::kHeads});
 }
 
 }  // namespace
@@ -83,33 +101,46 @@ QkvGradients CausalAttention::backward(const Tensor& d_output, Saved& saved) {
 
 SelfAttention::SelfAttention(const BuildContext& context, std::size_t layer)
     : head_dim_(context.config.head_dim()),
-      qkv_(context.factory.column_linear(context, qkv_specs(context.config, layer))),
+      qkv_(make_qkv(context, layer)),
+      query_norm_(make_head_norm(context, layer, "q")),
+      key_norm_(make_head_norm(context, layer, "k")),
       core_(context.factory.attention_core(context)),
       output_(context.factory.row_linear(
           context, {.name = fmt::format("model.layers.{}.self_attn.o_proj.weight", layer),
-                    .in_features = context.config.hidden_size,
+                    .in_features = context.config.q_hidden_size(),
                     .out_features = context.config.hidden_size,
                     .standard_deviation = residual_deviation(context.config)})) {}
 
 Tensor SelfAttention::forward(const Tensor& x, Saved& saved) {
   const std::vector<Tensor> qkv = qkv_->forward(x, saved.child("qkv"));
+  Tensor query = split_heads(qkv[0], head_dim_);
+  Tensor key = split_heads(qkv[1], head_dim_);
+  if (query_norm_) {
+    // The core rotates in place what norms return: nobody makes that again from the norms' inputs.
+    query = query_norm_->forward(query, saved.child("query_norm", Saved::Mode::kKeep));
+    key = key_norm_->forward(key, saved.child("key_norm", Saved::Mode::kKeep));
+  }
   const Tensor attended =
-      core_->forward(split_heads(qkv[0], head_dim_), split_heads(qkv[1], head_dim_),
-                     split_heads(qkv[2], head_dim_), saved.child("core"));
+      core_->forward(query, key, split_heads(qkv[2], head_dim_), saved.child("core"));
   return output_->forward(merge_heads(attended), saved.child("output"));
 }
 
 Tensor SelfAttention::backward(const Tensor& d_y, Saved& saved) {
   const Tensor d_attended = output_->backward(d_y, saved.child("output"));
-  const auto [d_query, d_key, d_value] =
+  auto [d_query, d_key, d_value] =
       core_->backward(split_heads(d_attended, head_dim_), saved.child("core"));
+  if (query_norm_) {
+    d_key = key_norm_->backward(d_key, saved.child("key_norm"));
+    d_query = query_norm_->backward(d_query, saved.child("query_norm"));
+  }
   const std::array<Tensor, 3> d_qkv = {merge_heads(d_query), merge_heads(d_key),
                                        merge_heads(d_value)};
   return qkv_->backward(d_qkv, saved.child("qkv"));
 }
 
 std::vector<Parameter*> SelfAttention::parameters() {
-  return collect_parameters({qkv_.get(), core_.get(), output_.get()});
+  return collect_parameters(
+      {qkv_.get(), query_norm_.get(), key_norm_.get(), core_.get(), output_.get()});
 }
 
 }  // namespace ultra::nn

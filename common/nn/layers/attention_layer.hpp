@@ -29,7 +29,11 @@ class CausalAttention : public AttentionCore {
 
 /// @brief Query, key and value projections, the attention core, and the output projection.
 ///
-/// Saved subtrees: "qkv" (its "input"), "core", "output" (its "input" is the core's "output").
+/// Of queries and keys each head is normalised in between, where the model has that (qk_norm).
+/// Saved subtrees: "qkv" (its "input"), "query_norm" and "key_norm" where they are there, "core",
+/// "output" (its "input" is the core's "output").
+/// Source of the norms: Henry et al. 2020, "Query-Key Normalization for Transformers", arXiv 2010.04245,
+/// with an RMSNorm in place of their l2 norm.
 class SelfAttention : public Layer {
  public:
   /// @param layer  index of the block, for the names of the weights.
@@ -42,6 +46,8 @@ class SelfAttention : public Layer {
  private:
   std::size_t head_dim_;
   std::unique_ptr<Projections> qkv_;
+  std::unique_ptr<Layer> query_norm_;  // null: none
+  std::unique_ptr<Layer> key_norm_;
   std::unique_ptr<AttentionCore> core_;
   std::unique_ptr<Layer> output_;
 };

@@ -5,9 +5,11 @@
 
 namespace ultra::nn {
 
-RmsNorm::RmsNorm(const BuildContext& context, const std::string& name)
-    : weight_({.name = name,
-               .global_shape = {context.config.hidden_size},
+RmsNorm::RmsNorm(const BuildContext& context, const NormSpec& spec)
+    : weight_({.name = spec.name,
+               .global_shape = {spec.width > 0                  ? spec.width
+                                : spec.over == NormOver::kHeads ? context.config.head_dim()
+                                                                : context.config.hidden_size},
                .shard = {},
                .initializer = {.constant = 1.0}},
               context.device, context.precision, context.seed, context.values),
@@ -26,7 +28,7 @@ Tensor RmsNorm::forward(const Tensor& x, Saved& saved) {
 Tensor RmsNorm::backward(const Tensor& d_y, Saved& saved) {
   const Tensor x = saved.take("input");
   const Tensor reciprocal_rms = saved.take("reciprocal_rms");
-  // One pass gives both gradients; only adding the weight's (hidden elements) can be put off.
+  // One pass gives both gradients; only adding the weight's (few elements) can be put off.
   const Tensor d_weight = Tensor::empty(x.device(), weight_.shape(), accumulation_dtype(x.dtype()));
   const Tensor d_x = gradients(d_y, x, reciprocal_rms, d_weight);
   weight_.keep_for_grad(d_weight);

@@ -6,7 +6,8 @@ namespace ultra::ops {
 
 const Backend& backend_of(const Device& device) {
   if (!has_numbers(device.kind())) return meta_backend();
-  return has_streams(device.kind()) ? kernel_backend() : cpu_backend();
+  if (has_streams(device.kind())) return kernel_backend();
+  return device.matmul_library() == MatmulLibrary::kOurs ? tree_backend() : cpu_backend();
 }
 
 const Backend& kernel_backend() {

@@ -5,6 +5,7 @@
 /// The functions of common/ops check shapes and allocate results, then call the backend of the
 /// tensors' device. A backend sees only tensors that fit each other.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -28,6 +29,8 @@ class Backend {
   virtual void add(const Tensor& out, const Tensor& a, const Tensor& b) const = 0;
   /// @brief See ops::scale_into.
   virtual void scale(const Tensor& a, double factor) const = 0;
+  /// @brief See ops::digits_of_sums.
+  [[nodiscard]] virtual std::size_t digits_of_sums() const { return 1; }
   /// @brief See ops::sum_of_squares.
   [[nodiscard]] virtual double sum_of_squares(const Tensor& x) const = 0;
   /// @brief See ops::sum_of_squares_into.
@@ -72,11 +75,19 @@ class Backend {
                      const Tensor& second_moment, const AdamWStep& constants) const = 0;
 };
 
-/// @brief The backend of a device's kind.
+/// @brief The backend of a device's kind; of a CPU whose products are ours, tree_backend().
 [[nodiscard]] const Backend& backend_of(const Device& device);
 
 /// @brief The CPU backend: OpenBLAS for matrix products, vectorised single-pass loops for the rest.
 [[nodiscard]] const Backend& cpu_backend();
+
+/// @brief The CPU's, with one order for every sum over a long axis: ops::SumTree's. Of f32 and f64.
+///
+/// No row's result depends on its neighbours, and what parts of an axis give, joined as the tree joins,
+/// are the bits of the whole. Sums of squares and losses are exact (ExactSum), in ExactSum::kDigits
+/// numbers where they are added to. Attention cuts keys as cpu_backend() does, in blocks that its
+/// sequence alone decides.
+[[nodiscard]] const Backend& tree_backend();
 
 /// @brief The backend of devices with streams: the kernels that a device brings, and cuBLASLt for matrix
 /// products where it has one.

@@ -1,4 +1,5 @@
 #include "common/replay/cluster/cluster.hpp"
+#include "common/base/units.hpp"
 
 #include <fmt/format.h>
 
@@ -13,9 +14,7 @@
 namespace ultra::replay {
 namespace {
 
-constexpr double kGB = 1e9;
 constexpr double kMiB = 1024.0 * 1024.0;
-constexpr double kGiB = 1024.0 * kMiB;
 constexpr double kTera = 1e12;
 constexpr double kMicro = 1e-6;
 

@@ -54,10 +54,22 @@ void expect_default_rule(const std::string& optimizer, const std::string& questi
       optim::kDefaultRule, optimizer));
 }
 
+/// And layers of a plain Llama.
+void expect_closed_forms(const nn::ModelConfig& model, const std::string& question) {
+  if (model.has_closed_forms()) return;
+  throw ConfigError(fmt::format(
+      "{} answers by formulas that know no {}. Leave it out, or record the step: --on.", question,
+      model.latent.on  ? "latents (--attention mla)"
+      : model.qkv_bias ? "biases (--qkv-bias)"
+      : model.qk_norm  ? "norms of queries and keys (--qk-norm)"
+                       : "heads of another width than --hidden / --heads "
+                         "(--head-dim)"));
+}
+
 /// Published models that the flags of a program can describe.
 std::vector<NamedModel> models_of(const Techniques& techniques) {
   std::vector<NamedModel> models;
-  for (const nn::NamedModel& llama : nn::llama_models()) models.push_back(in_flags(llama));
+  for (const nn::NamedModel& dense : nn::published_models()) models.push_back(in_flags(dense));
   for (const auto& technique : techniques) {
     for (NamedModel& model : technique->named_models()) models.push_back(std::move(model));
   }
@@ -90,7 +102,10 @@ void validate(Setup& setup) {
     if (records && file.flag == "--trace") file.use = FileUse::kAnswer;
   }
   if (question) expect_nothing_to_write(files, question->flag);
-  if (answers) expect_default_rule(setup.train.optimizer, question->flag);
+  if (answers) {
+    expect_default_rule(setup.train.optimizer, question->flag);
+    expect_closed_forms(setup.train.model, question->flag);
+  }
   expect_different_files(files);
   // What needs no ranks may be asked for more of them than can run here.
   if (answers) return;

@@ -124,6 +124,7 @@ RankOptions Setup::rank_options() const {
 
 Formulas Setup::formulas() const {
   Formulas all;
+  if (!train.model.has_closed_forms()) return all;
   for (const auto& technique : techniques) {
     try {
       technique->write_formulas(all, *this);

@@ -15,8 +15,6 @@
 namespace ultra::train {
 namespace {
 
-constexpr double kGB = 1e9;
-
 using gpu::WorkKind;
 
 std::string types_of(const nn::Precision& types) {

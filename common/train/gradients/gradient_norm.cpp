@@ -8,12 +8,14 @@
 
 #include "common/base/errors.hpp"
 #include "common/ops/elementwise.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::train {
 
 StepSums::StepSums(const Device& device, std::size_t squares) : on_host_(squares + 1, 0.0) {
-  if (has_streams(device.kind())) {
-    on_device_ = Tensor::zeros(device, {on_host_.size()}, DType::kF64);
+  const std::size_t digits = ops::digits_of_sums(device);
+  if (has_streams(device.kind()) || digits > 1) {
+    on_device_ = Tensor::zeros(device, {on_host_.size(), digits}, DType::kF64);
   }
 }
 
@@ -47,7 +49,7 @@ std::vector<double> StepSums::read() const {
 }
 
 Tensor StepSums::on_device(std::size_t index) const {
-  return on_device_.slice(0, {index, index + 1});
+  return on_device_.slice(0, {index, index + 1}).view({on_device_.size(1)});
 }
 
 void sum_over(const Communicator& ranks, std::span<double> numbers) {

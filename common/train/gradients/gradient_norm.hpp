@@ -17,8 +17,8 @@ namespace ultra::train {
 
 /// @brief The loss, and for each parameter the squares of its gradient.
 ///
-/// The CPU adds them up as numbers of the host. A device with streams adds them up in its own memory,
-/// so that nobody waits for it before the end of the step.
+/// The CPU adds them up as numbers of the host, a device with streams in its own memory: nobody waits
+/// before the step ends. Where sums follow trees, each is as many numbers as ops::digits_of_sums.
 class StepSums {
  public:
   /// @param squares  how many parameters.
@@ -33,18 +33,18 @@ class StepSums {
   /// @brief Adds a number of others, where those are.
   void add(std::size_t parameter, const StepSums& others, std::size_t other);
 
-  /// @brief [1] of f64, to which the device adds its losses; undefined on the CPU.
+  /// @brief Of f64, to which the device adds its losses; undefined where the host does.
   [[nodiscard]] Tensor loss_on_device() const;
 
-  /// @brief The squares by parameter, and last what the device has of the loss. Waits for a device
-  /// with streams.
+  /// @brief The squares by parameter, and last what the device has of the loss, digit by digit. Waits
+  /// for a device with streams.
   [[nodiscard]] std::vector<double> read() const;
 
  private:
   [[nodiscard]] Tensor on_device(std::size_t index) const;
 
   std::vector<double> on_host_;
-  Tensor on_device_;  // undefined on the CPU
+  Tensor on_device_;  // [sums, digits]; undefined where the host adds
 };
 
 /// @brief Adds up numbers over ranks, in place: the same result on all of them.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
@@ -36,7 +37,20 @@ NamedModel in_flags(const nn::NamedModel& named) {
                              {"--kv-heads", fmt::to_string(config.num_kv_heads)},
                              {"--ffn", fmt::to_string(config.ffn_hidden_size)},
                              {"--vocab", fmt::to_string(config.vocab_size)}}};
-  if (config.tied_embeddings) model.flags.emplace_back("--tied-embeddings", "");
+  const auto add = [&](bool has, const char* flag, std::string value) {
+    if (has) model.flags.emplace_back(flag, std::move(value));
+  };
+  add(config.tied_embeddings, "--tied-embeddings", "");
+  add(config.head_size > 0, "--head-dim", fmt::to_string(config.head_size));
+  add(config.qkv_bias, "--qkv-bias", "");
+  add(config.qk_norm, "--qk-norm", "");
+  const nn::LatentAttention& latent = config.latent;
+  add(latent.on, "--attention", "mla");
+  add(latent.on, "--kv-lora-rank", fmt::to_string(latent.kv_lora_rank));
+  add(latent.on, "--q-lora-rank", fmt::to_string(latent.q_lora_rank));
+  add(latent.on, "--qk-nope-head-dim", fmt::to_string(latent.qk_nope_head_dim));
+  add(latent.on, "--qk-rope-head-dim", fmt::to_string(latent.qk_rope_head_dim));
+  add(latent.on, "--v-head-dim", fmt::to_string(latent.v_head_dim));
   return model;
 }
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
@@ -14,12 +17,16 @@ namespace {
 /// Bytes above this do not fit a machine, and far above it not the integers that count them.
 constexpr double kLargestBytes = 1e13;
 
+/// No model has wider ones.
+constexpr std::size_t kWidestLatent = 1U << 20U;
+
 /// More than weights, gradients, moments and activations can be, without overflow.
 double bytes_upper_bound(const TrainOptions& options) {
   const auto real = [](std::size_t value) { return static_cast<double>(value); };
   const nn::ModelConfig& model = options.model;
   const double width =
-      real(model.hidden_size) + real(model.ffn_hidden_size) + real(model.vocab_size);
+      real(model.hidden_size) + real(model.ffn_hidden_size) + real(model.vocab_size) +
+      (model.latent.on ? real(model.num_heads) * real(model.core_head_dim()) : 0.0);
   const double layers = real(model.num_layers) + 1.0;
   const double states = 4.0 * width * width * layers;
   const double activations =
@@ -28,8 +35,55 @@ double bytes_upper_bound(const TrainOptions& options) {
   return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
 }
 
-constexpr const char* kModelFlags[] = {"--layers", "--hidden", "--heads", "--kv-heads",
-                                       "--ffn",    "--seq",    "--vocab", "--tied-embeddings"};
+constexpr const char* kModelFlags[] = {"--layers",   "--hidden",   "--heads",  "--kv-heads",
+                                       "--ffn",      "--seq",      "--vocab",  "--tied-embeddings",
+                                       "--head-dim", "--qkv-bias", "--qk-norm"};
+
+/// A width of latent attention, and the member that it sets.
+struct LatentFlag {
+  const char* flag;
+  std::size_t nn::LatentAttention::*width;
+  const char* help;
+  std::size_t least;
+};
+constexpr LatentFlag kLatentFlags[] = {
+    {"--kv-lora-rank", &nn::LatentAttention::kv_lora_rank,
+     "with --attention mla: width of the latent of keys and values", 1},
+    {"--q-lora-rank", &nn::LatentAttention::q_lora_rank, "width of that of queries; 0: none", 0},
+    {"--qk-nope-head-dim", &nn::LatentAttention::qk_nope_head_dim,
+     "elements of a query or key that are not rotated", 1},
+    {"--qk-rope-head-dim", &nn::LatentAttention::qk_rope_head_dim, "elements that are", 1},
+    {"--v-head-dim", &nn::LatentAttention::v_head_dim, "elements of a value", 1}};
+
+/// The epsilon of the norms, on latents and elsewhere, in the code beside arXiv 2412.19437.
+constexpr double kLatentEpsilon = 1e-6;
+
+void add_latent_flags(CLI::App& app, TrainOptions& options) {
+  nn::LatentAttention& latent = options.model.latent;
+  const Flags flags(app, "Model");
+  flags.add_parsed(
+      "--attention",
+      [&options](const std::string& text) {
+        const auto words = {"gqa", "mla", "mla-absorbed"};
+        if (std::ranges::find(words, text) == words.end()) {
+          throw ConfigError(fmt::format("--attention is {}, expected gqa, mla or mla-absorbed.",
+                                        in_quotes(text)));
+        }
+        nn::ModelConfig& model = options.model;
+        model.latent.on = text != "gqa";
+        model.latent.absorbed = text == "mla-absorbed";
+        if (model.latent.on) model.norm_epsilon = kLatentEpsilon;
+      },
+      "gqa (grouped queries), mla (latents: keys and values of all heads from one short vector) or "
+      "mla-absorbed (the same model, computed on the latents)",
+      "gqa");
+  when_given(app, "--attention",
+             [&options] { options.given_model_flags.emplace_back("--attention"); });
+  for (const auto& [flag, width, help, least] : kLatentFlags) {
+    flags.add(flag, latent.*width, help, Counts{.least = least, .most = kWidestLatent});
+    when_given(app, flag, [&options, flag] { options.given_model_flags.emplace_back(flag); });
+  }
+}
 
 data::TokenFormat parse_token_format(const std::string& text) {
   if (text == "u16") return data::TokenFormat::kU16;
@@ -44,6 +98,7 @@ constexpr double kLargestReal = 1e30;
 void expect_device_with(const std::string& matmul, DeviceKind device) {
   if (matmul.empty() || device == DeviceKind::kCuda) return;
   if (device == DeviceKind::kEmulated && matmul == "ours") return;
+  if (device == DeviceKind::kCpu && matmul == "tree") return;
   throw ConfigError(
       fmt::format("--matmul {} says whose matrix products a GPU computes, and --device is {}, "
                   "which has its own. "
@@ -59,16 +114,22 @@ void TrainOptions::add_to(CLI::App& app) {
                   "a published model: its name stands for the flags that describe it");
   model_flags.add("--layers", model.num_layers, "transformer blocks");
   model_flags.add("--hidden", model.hidden_size, "hidden size");
-  model_flags.add("--heads", model.num_heads, "query heads; divides --hidden");
+  model_flags.add("--heads", model.num_heads, "query heads; divides --hidden, or see --head-dim");
   model_flags.add("--kv-heads", model.num_kv_heads, "key/value heads; divides --heads");
   model_flags.add("--ffn", model.ffn_hidden_size, "width of the feed-forward part");
   model_flags.add("--seq", model.max_seq_len, "tokens per sequence");
   model_flags.add("--vocab", model.vocab_size, "token ids, from 0 on");
   model_flags.add_switch("--tied-embeddings", model.tied_embeddings,
                          "the token table is the output matrix too");
+  model_flags.add("--head-dim", model.head_size, "elements of a head [--hidden / --heads]",
+                  Counts{.least = 0}, ShowDefault::kNo);
+  model_flags.add_switch("--qkv-bias", model.qkv_bias, "queries, keys and values have biases");
+  model_flags.add_switch("--qk-norm", model.qk_norm,
+                         "each head of queries and keys is normalised before it is rotated");
   for (const char* flag : kModelFlags) {
     when_given(app, flag, [this, flag] { given_model_flags.emplace_back(flag); });
   }
+  add_latent_flags(app, *this);
 
   const Flags training(app, "Training");
   training.add("--global-batch", global_batch, "sequences per optimizer step", Counts{.least = 1});
@@ -77,6 +138,9 @@ void TrainOptions::add_to(CLI::App& app) {
   training.add("--steps", steps, "optimizer steps", {1, kMostSteps});
   training.add("--lr", learning_rate, "highest learning rate", {0.0, kLargestReal});
   training.add("--warmup", warmup, "steps until the highest learning rate", {0, kMostSteps});
+  training.add("--decay", decay,
+               "last steps, in which the learning rate falls; before them it stays [a cosine]",
+               {1, kMostSteps});
   training.add("--clip", clip_norm, "highest global gradient norm; 0 is no clipping",
                {0.0, kLargestReal});
   training.add_one_of("--optimizer", optimizer, optim::rule_names(),
@@ -105,7 +169,7 @@ void TrainOptions::add_to(CLI::App& app) {
   const Flags files(app, "Files");
   files.add(
       "--init", init,
-      "start from the weights of this folder: a Llama of Hugging Face's, which says its sizes");
+      "start from the weights of this folder: a model of Hugging Face's, which says its sizes");
   files.add("--data", data, "any text file [the workbook's own text]");
   files.add_parsed(
       "--tokens", [this](const std::string& text) { tokens = parse_token_format(text); },
@@ -125,6 +189,23 @@ void TrainOptions::add_to(CLI::App& app) {
                             "print how many ranks these flags need, and stop");
 }
 
+void TrainOptions::settle_heads() {
+  const auto given = [&](std::string_view flag) {
+    return std::ranges::find(given_model_flags, flag) != given_model_flags.end();
+  };
+  if (model.latent.on) {
+    if (!given("--kv-heads")) model.num_kv_heads = model.num_heads;
+    return;
+  }
+  for (const auto& [flag, width, help, least] : kLatentFlags) {
+    if (!given(flag)) continue;
+    throw ConfigError(fmt::format(
+        "{} has no meaning without --attention mla, which makes keys and values from latents. Give "
+        "both, or leave {} out.",
+        flag, flag));
+  }
+}
+
 void TrainOptions::validate() const {
   model.validate();
   if (tokens != data::TokenFormat::kBytes && data.empty()) {
@@ -138,6 +219,12 @@ void TrainOptions::validate() const {
                     given_validation_flag));
   }
   expect_device_with(matmul, device);
+  if (decay && warmup + *decay > steps) {
+    throw ConfigError(
+        fmt::format("--warmup and --decay take {} + {} steps, and --steps is {}. Choose fewer, or "
+                    "more --steps.",
+                    warmup, *decay, steps));
+  }
   if (global_batch % micro_batch != 0) {
     throw ConfigError(fmt::format(
         "--micro-batch must divide --global-batch: {} % {} = {}. Choose a divisor of {}.",

@@ -22,7 +22,8 @@ namespace ultra::train {
 /// @brief What to train, on what, for how long, and what to write.
 struct TrainOptions {
   nn::ModelConfig model;        ///< --layers --hidden --heads --kv-heads --ffn --seq
-                                ///< --vocab --tied-embeddings, or --init's
+                                ///< --vocab --tied-embeddings --head-dim --qkv-bias --qk-norm
+                                ///< --attention and its widths, or --init's
   std::string model_name = {};  ///< --model: whose sizes these are; or empty
   std::vector<std::string> given_model_flags = {};  ///< those of them that the command line gives
   std::size_t global_batch = 16;                    ///< sequences per optimizer step
@@ -30,7 +31,8 @@ struct TrainOptions {
   std::size_t steps = 150;                          ///< optimizer steps
   double learning_rate = 3e-3;                      ///< highest, after the warm-up
   std::size_t warmup = 15;                          ///< steps until it is reached
-  double clip_norm = 1.0;  ///< highest global gradient norm; 0 means no clipping
+  std::optional<std::size_t> decay = {};  ///< last steps, in which it falls; absent: all others
+  double clip_norm = 1.0;                 ///< highest global gradient norm; 0 means no clipping
   std::string optimizer{optim::kDefaultRule};  ///< one of optim::rule_names()
   std::uint64_t seed = 1;                      ///< of the weights and of the data's order
   std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
@@ -38,8 +40,8 @@ struct TrainOptions {
   bool dtype_given = false;                    ///< whether the command line has it
   std::optional<nn::Precision> precision;      ///< where a technique splits dtype into several
   DeviceKind device = DeviceKind::kCpu;        ///< where tensors live
-  std::string matmul = {};  ///< whose products a GPU computes: "vendor", "ours"; or
-                            ///< empty, the vendor's where they are there
+  std::string matmul = {};  ///< whose products a GPU computes: "vendor", "ours"; on
+                            ///< the CPU "tree"; or empty, the vendor's where they are
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
   std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own
@@ -57,6 +59,10 @@ struct TrainOptions {
 
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);
+
+  /// @brief Latent attention has as many heads of keys and values as of queries.
+  /// @throws ConfigError for a width of latents without it.
+  void settle_heads();
 
   /// @brief Checks the values against each other; each by itself was checked when it was read.
   /// @throws ConfigError with the equation that does not hold and its values.
@@ -83,8 +89,9 @@ struct TrainOptions {
   [[nodiscard]] std::vector<FileFlag> files() const;
 
   /// @brief The learning rate over the steps.
-  [[nodiscard]] optim::WarmupCosine schedule() const {
-    return {.peak = learning_rate, .warmup_steps = warmup, .total_steps = steps};
+  [[nodiscard]] optim::LearningRateSchedule schedule() const {
+    return {
+        .peak = learning_rate, .warmup_steps = warmup, .total_steps = steps, .decay_steps = decay};
   }
 };
 

@@ -25,7 +25,19 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
                  {"dtype", to_string(o.dtype)},
                  {"device", to_string(o.device)},
                  {"data", o.data}};
+  if (o.decay) config["decay"] = *o.decay;
   if (o.model.tied_embeddings) config["tied_embeddings"] = true;
+  if (o.model.head_size > 0) config["head_dim"] = o.model.head_size;
+  if (o.model.qkv_bias) config["qkv_bias"] = true;
+  if (o.model.qk_norm) config["qk_norm"] = true;
+  if (const nn::LatentAttention& latent = o.model.latent; latent.on) {
+    config["attention"] = latent.absorbed ? "mla-absorbed" : "mla";
+    config["kv_lora_rank"] = latent.kv_lora_rank;
+    config["q_lora_rank"] = latent.q_lora_rank;
+    config["qk_nope_head_dim"] = latent.qk_nope_head_dim;
+    config["qk_rope_head_dim"] = latent.qk_rope_head_dim;
+    config["v_head_dim"] = latent.v_head_dim;
+  }
   if (!o.init.empty()) config["init"] = o.init;
   if (o.tokens != data::TokenFormat::kBytes) {
     config["tokens"] = o.tokens == data::TokenFormat::kU16 ? "u16" : "u32";

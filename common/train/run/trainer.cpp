@@ -204,7 +204,7 @@ class Trainer {
   std::unique_ptr<trace::TraceRecorder> recorder_;  // null without --trace
   CommTrace comm_trace_;
   trace::StepTimeline timeline_;
-  optim::WarmupCosine schedule_;
+  optim::LearningRateSchedule schedule_;
   RankMeter meter_;
   std::unique_ptr<Worker> worker_;
   TrainResult result_;

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -49,6 +50,12 @@ bool is_given(const TrainOptions& options, const char* flag) {
   return std::ranges::find(options.given_model_flags, flag) != options.given_model_flags.end();
 }
 
+std::string latent_widths(const nn::LatentAttention& latent) {
+  return fmt::format("latents of {} and {}, heads of {} + {} and {}", latent.kv_lora_rank,
+                     latent.q_lora_rank, latent.qk_nope_head_dim, latent.qk_rope_head_dim,
+                     latent.v_head_dim);
+}
+
 /// Checks the sizes against each other. The message has config.json's names of them: the user has
 /// given no flags.
 void expect_a_model(const nn::ModelConfig& stored, const std::string& folder) {
@@ -56,15 +63,33 @@ void expect_a_model(const nn::ModelConfig& stored, const std::string& folder) {
     stored.validate();
   } catch (const ConfigError& error) {
     std::string what = error.what();
-    for (const auto& [flag, member, key] : kModelSizes) {
-      const std::string_view name = flag;
-      for (std::size_t at = what.find(name); at != std::string::npos; at = what.find(name, at)) {
-        what.replace(at, name.size(), key);
+    const auto rename = [&](std::string_view flag, const char* key) {
+      for (std::size_t at = what.find(flag); at != std::string::npos; at = what.find(flag, at)) {
+        what.replace(at, flag.size(), key);
       }
-    }
+    };
+    for (const auto& [flag, member, key] : kModelSizes) rename(flag, key);
+    rename("--head-dim", "head_dim");
     throw FileError(
         fmt::format("the sizes in config.json of {} make no model: {} Take another copy of it.",
                     in_quotes(folder), what));
+  }
+}
+
+void expect_same_latents(const TrainOptions& options, const nn::ModelConfig& stored) {
+  const nn::LatentAttention& given = options.model.latent;
+  if (is_given(options, "--attention") && given.on != stored.latent.on) {
+    throw ConfigError(
+        fmt::format("--attention is {}, and the model of --init {} has {}. Leave --attention out.",
+                    given.on ? "mla" : "gqa", in_quotes(options.init),
+                    stored.latent.on ? "latents (kv_lora_rank)" : "no latents"));
+  }
+  if (given.on && !(given == nn::LatentAttention{.on = true, .absorbed = given.absorbed}) &&
+      latent_widths(given) != latent_widths(stored.latent)) {
+    throw ConfigError(
+        fmt::format("the flags say {}, and the model of --init {} has {}. Leave the widths of "
+                    "latents out: the sizes are the folder's.",
+                    latent_widths(given), in_quotes(options.init), latent_widths(stored.latent)));
   }
 }
 
@@ -76,11 +101,24 @@ void expect_no_contradiction(const TrainOptions& options, const nn::ModelConfig&
                     "are the folder's.",
                     flag, options.model.*member, in_quotes(options.init), key, stored.*member));
   }
-  if (options.model.tied_embeddings && !stored.tied_embeddings) {
+  const std::tuple<const char*, bool nn::ModelConfig::*, const char*> switches[] = {
+      {"--tied-embeddings", &nn::ModelConfig::tied_embeddings,
+       "an output matrix of its own (tie_word_embeddings false)"},
+      {"--qkv-bias", &nn::ModelConfig::qkv_bias, "no biases of queries, keys and values"},
+      {"--qk-norm", &nn::ModelConfig::qk_norm, "no norms of queries and keys"}};
+  for (const auto& [flag, member, has] : switches) {
+    if (!(options.model.*member) || stored.*member) continue;
     throw ConfigError(
-        fmt::format("--tied-embeddings is given, and the model of --init {} has an output matrix "
-                    "of its own (tie_word_embeddings false). Leave --tied-embeddings out.",
-                    in_quotes(options.init)));
+        fmt::format("{0} is given, and the model of --init {1} has {2}. Leave {0} out.", flag,
+                    in_quotes(options.init), has));
+  }
+  expect_same_latents(options, stored);
+  if (is_given(options, "--head-dim") && options.model.head_dim() != stored.head_dim()) {
+    throw ConfigError(
+        fmt::format("--head-dim is {}, and the heads of --init {} have {} elements (head_dim). "
+                    "Leave --head-dim "
+                    "out: the sizes are the folder's.",
+                    options.model.head_size, in_quotes(options.init), stored.head_dim()));
   }
   if (is_given(options, "--seq") && options.model.max_seq_len > stored.max_seq_len) {
     throw ConfigError(
@@ -120,6 +158,7 @@ void read_piece(const std::string& folder, const checkpoint::LlamaFolder& weight
 }  // namespace
 
 void adopt_model(TrainOptions& options, checkpoint::FileLayer& files) {
+  options.settle_heads();
   if (options.init.empty()) return;
   std::error_code unknown;
   if (!std::filesystem::is_directory(options.init, unknown)) {
@@ -129,22 +168,33 @@ void adopt_model(TrainOptions& options, checkpoint::FileLayer& files) {
         in_quotes(options.init)));
   }
   nn::ModelConfig stored = of_init([&] {
-    const nn::ModelConfig found = checkpoint::read_llama_config(files, options.init);
+    const nn::ModelConfig found = checkpoint::read_model_config(files, options.init);
     expect_a_model(found, options.init);
     return found;
   });
   expect_no_contradiction(options, stored);
   stored.max_seq_len = std::min(options.model.max_seq_len, stored.max_seq_len);
+  stored.latent.absorbed = options.model.latent.absorbed;
   options.model = stored;
 }
 
 std::string described(const nn::ModelConfig& model) {
-  return fmt::format(
+  std::string text = fmt::format(
       "{} layers, hidden {}, {} heads, {} key/value heads, ffn {}, vocabulary {}, rope_theta {}, "
       "norm_epsilon {}, {} embeddings, sequences of {}",
       model.num_layers, model.hidden_size, model.num_heads, model.num_kv_heads,
       model.ffn_hidden_size, model.vocab_size, model.rope_theta, model.norm_epsilon,
       model.tied_embeddings ? "tied" : "untied", model.max_seq_len);
+  if (model.head_size > 0) text += fmt::format(", heads of {}", model.head_size);
+  if (model.qkv_bias) text += ", biases of queries, keys and values";
+  if (model.qk_norm) text += ", norms of queries and keys";
+  if (model.latent.on) text += ", " + latent_widths(model.latent);
+  if (const auto& scaling = model.rope_scaling) {
+    text += fmt::format(", rotations scaled by {} ({}, {}, {})", scaling->factor,
+                        scaling->low_frequency_factor, scaling->high_frequency_factor,
+                        scaling->original_positions);
+  }
+  return text;
 }
 
 void expect_initial_weights(const std::string& folder, const nn::ModelConfig& model,

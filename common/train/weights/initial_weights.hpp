@@ -14,7 +14,7 @@ namespace ultra::train {
 /// @brief Takes the model's sizes from the folder of --init, where it is given: all but --seq, which
 /// may be shorter than the positions that the model knows.
 /// @throws ConfigError when there is no such folder, or a flag says something else: it names both
-/// values; FileError for a folder that has no model of ours: see checkpoint::parse_llama_config().
+/// values; FileError for a folder that has no model of ours: see checkpoint::parse_model_config().
 void adopt_model(TrainOptions& options, checkpoint::FileLayer& files = checkpoint::posix_files());
 
 /// @brief A model's sizes in one line, to compare between ranks.

@@ -1,8 +1,10 @@
-// A thread for each element: it finds its place in both views by dividing its number by the extents.
+// A thread for each element, or for each 16 bytes of them where both views have them side by side: it
+// finds their places by dividing its number by the extents, in 32 bits where these are enough.
 
 #include "kernels/generic/elements/copy.hpp"
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/generic/numbers.cuh"
 
@@ -10,6 +12,33 @@ namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
+
+// Where an element is in two views of the same extents.
+struct Places {
+  std::size_t to;
+  std::size_t from;
+};
+
+template <typename Index>
+__device__ __forceinline__ Places places(const Layout& to, const Layout& from, std::size_t number) {
+  if (to.rank == 0) {
+    return {.to = 0, .from = 0};
+  }
+  Index index = static_cast<Index>(number);
+  Places found{.to = 0, .from = 0};
+#pragma unroll
+  for (int dim = kMostDimensions - 1; dim > 0; --dim) {
+    if (dim < to.rank) {
+      const Index extent = static_cast<Index>(to.extents[dim]);
+      const Index rest = index / extent;
+      const std::size_t along = index - rest * extent;
+      found.to += along * to.strides[dim];
+      found.from += along * from.strides[dim];
+      index = rest;
+    }
+  }
+  return {.to = found.to + index * to.strides[0], .from = found.from + index * from.strides[0]};
+}
 
 __device__ __forceinline__ std::size_t place(const Layout& layout, std::size_t index) {
   std::size_t offset = 0;
@@ -38,13 +67,14 @@ __global__ void fill_integer_kernel(std::int32_t* to, Layout layout, std::int32_
   }
 }
 
-template <typename Bits>
+template <typename Bits, typename Index>
 __global__ void copy_kernel(Bits* to, Layout to_layout, const Bits* from, Layout from_layout,
                             std::size_t count) {
   const std::size_t index = global_thread();
   if (index < count) {
-    const Bits bits = ldg(&from[place(from_layout, index)]);
-    stg(&to[place(to_layout, index)], bits);
+    const Places at = places<Index>(to_layout, from_layout, index);
+    const Bits bits = ldg(&from[at.from]);
+    stg(&to[at.to], bits);
   }
 }
 
@@ -53,7 +83,8 @@ __global__ void convert_kernel(Target to, Layout to_layout, Source from, Layout 
                                std::size_t count) {
   const std::size_t index = global_thread();
   if (index < count) {
-    store(to, place(to_layout, index), load<Sum>(from, place(from_layout, index)));
+    const Places at = places<std::size_t>(to_layout, from_layout, index);
+    store(to, at.to, load<Sum>(from, at.from));
   }
 }
 
@@ -83,11 +114,49 @@ void simplify(Layout& left, Layout& right) {
   }
 }
 
+// Whether pieces of `width` elements, `bytes` together, are pieces of a view, too, at multiples of so
+// many bytes.
+bool has_pieces(const Layout& layout, const void* first, std::size_t width, std::size_t bytes) {
+  const int last = layout.rank - 1;
+  bool fits = layout.strides[last] == 1 && layout.extents[last] % width == 0 &&
+              reinterpret_cast<std::uintptr_t>(first) % bytes == 0;
+  for (int dim = 0; dim < last; ++dim) {
+    fits = fits && layout.strides[dim] % width == 0;
+  }
+  return fits;
+}
+
+// A view in pieces of `width` elements.
+Layout in_pieces(Layout layout, std::size_t width) {
+  const int last = layout.rank - 1;
+  layout.extents[last] /= width;
+  for (int dim = 0; dim < last; ++dim) {
+    layout.strides[dim] /= width;
+  }
+  return layout;
+}
+
 template <typename Bits>
 void copy_bits(const Target& to, const Layout& to_layout, const Source& from,
                const Layout& from_layout, const Queue& queue) {
-  launch_each(copy_kernel<Bits>, "copy", to_layout.count(), queue, static_cast<Bits*>(to.data),
-              to_layout, static_cast<const Bits*>(from.data), from_layout, to_layout.count());
+  const std::size_t count = to_layout.count();
+  launch_each(count <= std::numeric_limits<std::uint32_t>::max() ? copy_kernel<Bits, std::uint32_t>
+                                                                 : copy_kernel<Bits, std::uint64_t>,
+              "copy", count, queue, static_cast<Bits*>(to.data), to_layout,
+              static_cast<const Bits*>(from.data), from_layout, count);
+}
+
+// The same in pieces of 16 bytes, where both views have them.
+template <typename Bits>
+void copy_pieces(const Target& to, const Layout& to_layout, const Source& from,
+                 const Layout& from_layout, const Queue& queue) {
+  constexpr std::size_t kWidth = sizeof(uint4) / sizeof(Bits);
+  if (to_layout.rank > 0 && has_pieces(to_layout, to.data, kWidth, sizeof(uint4)) &&
+      has_pieces(from_layout, from.data, kWidth, sizeof(uint4))) {
+    return copy_bits<uint4>(to, in_pieces(to_layout, kWidth), from, in_pieces(from_layout, kWidth),
+                            queue);
+  }
+  copy_bits<Bits>(to, to_layout, from, from_layout, queue);
 }
 
 }  // namespace
@@ -117,11 +186,11 @@ void copy<kExecutor>(const Target& to, const Layout& to_layout, const Source& fr
     launch_each(is_wide ? convert_kernel<double> : convert_kernel<float>, "convert", target.count(),
                 queue, to, target, from, source, target.count());
   } else if (size_of(to.number) == 2) {
-    copy_bits<std::uint16_t>(to, target, from, source, queue);
+    copy_pieces<std::uint16_t>(to, target, from, source, queue);
   } else if (size_of(to.number) == 4) {
-    copy_bits<std::uint32_t>(to, target, from, source, queue);
+    copy_pieces<std::uint32_t>(to, target, from, source, queue);
   } else {
-    copy_bits<std::uint64_t>(to, target, from, source, queue);
+    copy_pieces<std::uint64_t>(to, target, from, source, queue);
   }
 }
 

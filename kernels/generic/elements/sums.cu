@@ -1,41 +1,94 @@
-// Threads add what is theirs, as many elements apart as there are threads; then one warp adds what
-// they have got.
+// Threads add what is theirs, packs of 16 bytes as many packs apart as there are threads, and blocks what
+// their threads have got; then one block adds what the blocks have got.
 
 #include "kernels/generic/elements/sums.hpp"
 
+#include <cstdint>
+
 #include "kernels/generic/numbers.cuh"
+#include "kernels/simt/block_reduce.cuh"
+#include "kernels/simt/pack.cuh"
 
 namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
 
-template <typename T>
-__global__ void squares_kernel(double* partials, std::size_t threads, Source x, std::size_t count) {
-  const std::size_t thread = global_thread();
-  if (thread >= threads) {
-    return;
-  }
+constexpr int kSumThreads = 1024;
+constexpr int kInFlight = 4;  // packs that a thread waits for at once
+
+template <typename T, int width>
+__device__ __forceinline__ double squares_of(const Pack<T, width>& pack) {
   double sum = 0;
-  for (std::size_t index = thread; index < count; index += threads) {
-    const double value = load<T>(x, index);
+#pragma unroll
+  for (int i = 0; i < width; ++i) {
+    const double value = widen(pack.values[i]);
     sum += value * value;
   }
-  stg(&partials[thread], sum);
+  return sum;
 }
 
-// One warp.
-__global__ void sum_kernel(double* sum, const double* terms, std::size_t count, double factor,
-                           Write write) {
+// `width` elements are read at once: 16 bytes of them where x begins at a multiple.
+template <typename T, int width>
+__global__ void __launch_bounds__(kThreads)
+    squares_kernel(double* partials, const T* __restrict__ x, std::size_t count) {
+  __shared__ double of_warps[kMostWarps];
+  const std::size_t threads = std::size_t{gridDim.x} * kThreads;
+  const auto* const packs = reinterpret_cast<const Pack<T, width>*>(x);
+  const std::size_t last = count / width;
+  double sum = 0;
+  std::size_t index = global_thread();
+  for (; index + (kInFlight - 1) * threads < last; index += kInFlight * threads) {
+    Pack<T, width> read[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      read[i] = ldg(&packs[index + i * threads]);
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      sum += squares_of(read[i]);
+    }
+  }
+  for (; index < last; index += threads) {
+    sum += squares_of(ldg(&packs[index]));
+  }
+  // Fewer than `width` are left.
+  if (const std::size_t rest = last * width + global_thread(); rest < count) {
+    const double value = widen(ldg(&x[rest]));
+    sum += value * value;
+  }
+  sum = block_sum(sum, of_warps);
+  if (threadIdx.x == 0) {
+    stg(&partials[blockIdx.x], sum);
+  }
+}
+
+// One block.
+__global__ void __launch_bounds__(kSumThreads)
+    sum_kernel(double* sum, const double* terms, std::size_t count, double factor, Write write) {
+  __shared__ double of_warps[kMostWarps];
   double own = 0;
-  for (std::size_t index = threadIdx.x; index < count; index += 32) {
+  for (std::size_t index = threadIdx.x; index < count; index += kSumThreads) {
     own += ldg(&terms[index]);
   }
-  const double all = warp_sum(own) * factor;
+  const double all = block_sum(own, of_warps) * factor;
   if (threadIdx.x == 0) {
     const double before = write == Write::kAdd ? ldg(sum) : 0.0;
     stg(sum, before + all);
   }
+}
+
+template <typename T>
+void launch_squares(double* partials, const void* data, std::size_t count, const Queue& queue) {
+  constexpr int kWidth = 16 / sizeof(T);
+  const auto* const x = static_cast<const T*>(data);
+  const bool is_aligned = reinterpret_cast<std::uintptr_t>(x) % 16 == 0;
+  launch(is_aligned ? squares_kernel<T, kWidth> : squares_kernel<T, 1>,
+         {.name = "squares",
+          .grid = {.x = static_cast<unsigned>(partial_sums(count))},
+          .block = {.x = kThreads},
+          .queue = queue},
+         partials, x, count);
 }
 
 }  // namespace
@@ -43,17 +96,19 @@ __global__ void sum_kernel(double* sum, const double* terms, std::size_t count, 
 template <>
 void sum_of<kExecutor>(double* sum, const double* terms, std::size_t count, double factor,
                        Write write, const Queue& queue) {
-  launch(sum_kernel, {.name = "sum", .grid = {}, .block = {.x = 32}, .queue = queue}, sum, terms,
-         count, factor, write);
+  launch(sum_kernel, {.name = "sum", .grid = {}, .block = {.x = kSumThreads}, .queue = queue}, sum,
+         terms, count, factor, write);
 }
 
 template <>
 void sum_of_squares<kExecutor>(double* sum, const Source& x, std::size_t count, double* partials,
                                Write write, const Queue& queue) {
-  const std::size_t threads = partial_sums(count);
-  launch_each(sums_in_f64(x.number) ? squares_kernel<double> : squares_kernel<float>, "squares",
-              threads, queue, partials, threads, x, count);
-  sum_of<kExecutor>(sum, partials, threads, 1.0, write, queue);
+  const auto squares = x.number == Number::kF64    ? launch_squares<double>
+                       : x.number == Number::kBf16 ? launch_squares<bf16>
+                       : x.number == Number::kF16  ? launch_squares<half>
+                                                   : launch_squares<float>;
+  squares(partials, x.data, count, queue);
+  sum_of<kExecutor>(sum, partials, partial_sums(count), 1.0, write, queue);
 }
 
 }  // namespace ultra::kernels::generic

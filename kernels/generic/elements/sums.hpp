@@ -9,12 +9,13 @@ namespace ultra::kernels::generic {
 /// @brief Whether a result replaces what its place held or is added to it.
 enum class Write : unsigned char { kOverwrite, kAdd };
 
-/// @brief Elements of the scratch that sum_of_squares() takes.
+/// @brief Elements of the scratch that sum_of_squares() takes, one for each of its blocks: at most four
+/// for each multiprocessor of an H100, which together have more bytes on their way than its memory needs.
 constexpr std::size_t partial_sums(std::size_t count) {
-  constexpr std::size_t kTermsOfThread = 64;
-  constexpr std::size_t kMost = 8192;
-  const std::size_t threads = (count + kTermsOfThread - 1) / kTermsOfThread;
-  return threads < 32 ? 32 : threads < kMost ? threads : kMost;
+  constexpr std::size_t kTermsOfBlock = 256 * 32;
+  constexpr std::size_t kMost = 4 * 132;
+  const std::size_t blocks = (count + kTermsOfBlock - 1) / kTermsOfBlock;
+  return blocks < 1 ? 1 : blocks < kMost ? blocks : kMost;
 }
 
 /// @brief sum = or += the squares of `count` elements.

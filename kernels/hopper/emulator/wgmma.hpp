@@ -76,6 +76,22 @@ void multiply_async(float (&sums)[count], unsigned long long a, unsigned long lo
   multiply_async(sums, a, b, true, file, line);
 }
 
+/// @brief multiply_async() where a factor that `turns` is as describe_by_depth() has it.
+template <bool a_turns, bool b_turns, int count>
+void multiply_turned_async(float (&sums)[count], unsigned long long a, unsigned long long b,
+                           const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  using simt::emulator::Major;
+  simt::emulator::multiply_async({.sums = sums,
+                                  .columns = 2 * count,
+                                  .left = nullptr,
+                                  .a = a,
+                                  .b = b,
+                                  .a_major = a_turns ? Major::kDepth : Major::kRows,
+                                  .b_major = b_turns ? Major::kDepth : Major::kRows,
+                                  .adds = true},
+                                 {.file = file, .line = line});
+}
+
 /// @brief sums [64, 2 count] = transpose(a [16, 64]) b [16, 2 count], added to sums only where `adds`:
 /// both as describe_by_depth() has them.
 template <int count>

@@ -118,9 +118,11 @@ __device__ __forceinline__ void multiply_async(float (&sums)[64], unsigned long 
       : "memory");
 }
 
-/// @brief sums [64, 256] += a [64, 16] transpose(b [256, 16]).
-__device__ __forceinline__ void multiply_async(float (&sums)[128], unsigned long long a,
-                                               unsigned long long b) {
+/// @brief sums [64, 256] += a [64, 16] transpose(b [256, 16]); where a factor `turns`, it is as
+/// describe_by_depth() has it.
+template <bool a_turns, bool b_turns>
+__device__ __forceinline__ void multiply_turned_async(float (&sums)[128], unsigned long long a,
+                                                      unsigned long long b) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
@@ -136,7 +138,7 @@ __device__ __forceinline__ void multiply_async(float (&sums)[128], unsigned long
       "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
       "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, "
       "%127}, "
-      "%128, %129, adds, 1, 1, 0, 0;\n"
+      "%128, %129, adds, 1, 1, %130, %131;\n"
       "}"
       : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3]), "+f"(sums[4]), "+f"(sums[5]),
         "+f"(sums[6]), "+f"(sums[7]), "+f"(sums[8]), "+f"(sums[9]), "+f"(sums[10]), "+f"(sums[11]),
@@ -164,8 +166,14 @@ __device__ __forceinline__ void multiply_async(float (&sums)[128], unsigned long
         "+f"(sums[117]), "+f"(sums[118]), "+f"(sums[119]), "+f"(sums[120]), "+f"(sums[121]),
         "+f"(sums[122]), "+f"(sums[123]), "+f"(sums[124]), "+f"(sums[125]), "+f"(sums[126]),
         "+f"(sums[127])
-      : "l"(a), "l"(b)
+      : "l"(a), "l"(b), "n"(static_cast<int>(a_turns)), "n"(static_cast<int>(b_turns))
       : "memory");
+}
+
+/// @brief sums [64, 256] += a [64, 16] transpose(b [256, 16]).
+__device__ __forceinline__ void multiply_async(float (&sums)[128], unsigned long long a,
+                                               unsigned long long b) {
+  multiply_turned_async<false, false>(sums, a, b);
 }
 
 }  // namespace

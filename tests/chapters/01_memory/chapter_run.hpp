@@ -11,6 +11,8 @@
 
 namespace ultra::memory::test {
 
+using namespace ultra::test;
+
 inline train::TrainResult chapter_run(const train::TrainOptions& options,
                                       const RecomputeConfig& recompute = {}) {
   const std::string flags = fmt::format("--recompute {} --recompute-every {}",

@@ -26,8 +26,8 @@ TEST_F(WrittenParts, ANormThatIsWrittenOutHasTheGradientsOfTheOperation) {
                                    .seed = seed,
                                    .rope = nullptr,
                                    .factory = written};
-    const auto expected = dense.norm(context, "norm");
-    const auto actual = written.norm(context, "norm");
+    const auto expected = dense.norm(context, {"norm"});
+    const auto actual = written.norm(context, {"norm"});
     ASSERT_EQ(actual->parameters().size(), 1U);
     random.fill(expected->parameters()[0]->value(), 1.0);
     actual->parameters()[0]->value().copy_from(expected->parameters()[0]->value());
@@ -61,7 +61,7 @@ TEST_F(WrittenParts, GradientsOfANormAddUpOverMicroBatches) {
                                  .seed = seed,
                                  .rope = nullptr,
                                  .factory = written};
-  const auto norm = written.norm(context, "norm");
+  const auto norm = written.norm(context, {"norm"});
   const Tensor x = random.tensor(device, {2, 3, config.hidden_size}, DType::kF64);
   std::vector<double> once;
   for (int times = 1; times <= 3; ++times) {

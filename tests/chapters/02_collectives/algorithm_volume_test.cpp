@@ -40,8 +40,9 @@ class AllReduceVolume : public test::RandomTest {};
 TEST_F(AllReduceVolume, IsLeastForRingsAndHalvingDoubling) {
   for (const int size : {1, 2, 4, 8, 16}) {
     const std::size_t count = 60 * real(size) * 4;
-    for (const char* name : {"ring", "segmented-ring", "pairwise", "halving-doubling",
-                             "rabenseifner", "two-level", "torus-2d", "torus-3d"}) {
+    for (const char* name :
+         {"ring", "segmented-ring", "pairwise", "pairwise-tree", "halving-doubling", "rabenseifner",
+          "two-level", "torus-2d", "torus-3d"}) {
       const CollectiveTrial trial = all_reduced(
           name, size, count, {.ranks_per_node = size > 2 ? size / 2 : 1, .segments = 4});
       for (int p = 0; p < size; ++p) {

@@ -11,6 +11,8 @@
 
 namespace ultra::collectives::test {
 
+using namespace ultra::test;
+
 /// @brief The techniques of chapter 01's program: no communication in its passes.
 inline train::Techniques of_one_rank() { return train::list_of(memory::technique()); }
 

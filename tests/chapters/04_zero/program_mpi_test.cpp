@@ -13,7 +13,8 @@ class ZeroUnderMpirun : public ultra::test::UnderMpirun {
 };
 
 TEST_F(ZeroUnderMpirun, ProcessesComputeWhatThreadsCompute) {
-  for (const char* flags : {"--zero 1", "--zero 2", "--zero 3 --prefetch 2"}) {
+  for (const char* flags :
+       {"--zero 1", "--zero 2", "--zero 3 --prefetch 2", "--zero 3 --shards rows"}) {
     expect_same_as_threads(3, flags, "3");
   }
 }

@@ -48,7 +48,7 @@ TEST_F(ZeroProgram, EveryStageHasTheLossesOfChapter03) {
        {"--zero 0", "--zero 1", "--zero 2", "--zero 3",
         "--zero 1 --overlap none --check-replicas 2", "--zero 2 --overlap per-parameter",
         "--zero 2 --bucket-mb 0.001", "--zero 3 --prefetch 3 --recompute full --recompute-every 2",
-        "--zero 3 --overlap none --reshard-after-forward no"}) {
+        "--zero 3 --overlap none --reshard-after-forward no", "--zero 3 --shards rows"}) {
     EXPECT_EQ(losses_of(base + flags), expected) << "bitwise, " << flags;
   }
 }
@@ -89,12 +89,14 @@ TEST_F(ZeroProgram, ZeroPlusPlusHasNearlyTheLossesOfZero3) {
 
 TEST_F(ZeroProgram, TheSummaryHoldsItsFlags) {
   const json config =
-      summary_of("--dp 2 --zero 3 --prefetch 2 --reshard-after-forward no --hybrid-shard 1")
+      summary_of(
+          "--dp 2 --zero 3 --shards rows --prefetch 2 --reshard-after-forward no --hybrid-shard 1")
           .at("config");
   EXPECT_EQ(config.at("zero"), 3);
   EXPECT_EQ(config.at("dp"), 2);
   EXPECT_EQ(config.at("prefetch"), 2);
   EXPECT_EQ(config.at("reshard_after_forward"), "no");
+  EXPECT_EQ(config.at("shards"), "rows");
   EXPECT_EQ(config.at("hybrid_shard"), 1);
   EXPECT_EQ(config.at("reduce_scatter"), "pairwise");
   EXPECT_EQ(summary_of("--dp 2").at("config").at("zero"), 0);
@@ -106,7 +108,7 @@ TEST_F(ZeroProgram, ExplainsItsMemoryAndItsCommunication) {
   const std::string base = "--steps 2 --global-batch 12 --micro-batch 1 ";
   for (const char* flags : {"--dp 1 --zero 1", "--dp 3 --zero 1", "--dp 3 --zero 2",
                             "--dp 3 --zero 3 --recompute full --recompute-every 2",
-                            "--dp 4 --zero 3 --hybrid-shard 2"}) {
+                            "--dp 3 --zero 3 --shards rows", "--dp 4 --zero 3 --hybrid-shard 2"}) {
     SCOPED_TRACE(flags);
     const std::string out = output_of(base + flags);
     EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact "));

@@ -37,7 +37,7 @@ std::vector<std::vector<double>> gathered(const std::vector<double>& own, const 
   }
   auto next = own.begin();
   for (const ParameterGroup& group : groups_of(model, c)) {
-    for (const Piece& piece : pieces_of(group.layout, shards.rank())) {
+    for (const Piece& piece : group.pieces(shards.rank())) {
       const auto size = static_cast<std::ptrdiff_t>(piece.elements.size());
       if (own.end() - next < size) throw std::runtime_error("pieces are missing");
       std::copy_n(next, size,
@@ -57,8 +57,8 @@ std::vector<std::vector<double>> gathered(const std::vector<double>& own, const 
 
 /// One rank's sharded model, whose steps are of so many micro-batches; and a plain one of the same
 /// weights.
-struct Rank {
-  Rank(const Communicator& dp, const ZeroCase& c, std::size_t micro_batches = 1)
+struct StagesRank {
+  StagesRank(const Communicator& dp, const ZeroCase& c, std::size_t micro_batches = 1)
       : groups(make_shard_groups(dp, c.node_size)),
         schedule(memory::accumulation_schedule(micro_batches)),
         model(c.options.model, device, c.options.dtype, c.options.seed, factory,
@@ -129,7 +129,7 @@ class ShardedModelTest : public ZeroTest {
 
 TEST_F(ShardedModelTest, StartsWithTheModelsWeights) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    StagesRank rank(dp, c);
     rank.pass();
     const auto weights = gathered(rank.own(&optim::TensorUpdate::value), c, rank.groups.shards);
     for (std::size_t p = 0; p < weights.size(); ++p) {
@@ -141,7 +141,7 @@ TEST_F(ShardedModelTest, StartsWithTheModelsWeights) {
 
 TEST_F(ShardedModelTest, EachRankHasItsPartOfTheSummedGradient) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    StagesRank rank(dp, c);
     rank.pass();
     const auto found = gathered(rank.own(&optim::TensorUpdate::grad), c, rank.groups.shards);
     for (std::size_t p = 0; p < found.size(); ++p) {
@@ -154,7 +154,7 @@ TEST_F(ShardedModelTest, EachRankHasItsPartOfTheSummedGradient) {
 
 TEST_F(ShardedModelTest, EveryElementBelongsToOneRankAndDecaysAsItsParameterDoes) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    StagesRank rank(dp, c);
     rank.pass();
     std::vector<double> decay;
     for (const optim::TensorUpdate& update : rank.sharded->updates()) {
@@ -172,7 +172,7 @@ TEST_F(ShardedModelTest, EveryElementBelongsToOneRankAndDecaysAsItsParameterDoes
 
 TEST_F(ShardedModelTest, ThePiecesAreTheSameInEachStep) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c, 2);
+    StagesRank rank(dp, c, 2);
     rank.pass();
     const std::vector<optim::TensorUpdate> first = rank.sharded->updates();
     rank.sharded->drop_gradients();
@@ -192,7 +192,7 @@ TEST_F(ShardedModelTest, ThePiecesAreTheSameInEachStep) {
 
 TEST_F(ShardedModelTest, WhatIsGatheredIsWhatTheModelComputesWith) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    StagesRank rank(dp, c);
     const std::vector<Tensor>& whole = rank.sharded->whole();
     if (c.settings.stage == ZeroStage::kParameters) {
       EXPECT_TRUE(whole.empty());
@@ -217,7 +217,7 @@ TEST_F(ShardedModelTest, WhatIsGatheredIsWhatTheModelComputesWith) {
 
 TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c);
+    StagesRank rank(dp, c);
     optim::Optimizer plain_optimizer(optim::adamw());
     for (int step = 0; step < 2; ++step) {
       rank.pass();
@@ -243,7 +243,7 @@ TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
 
 TEST_F(ShardedModelTest, GradientsAreFreedAndBuffersAreEmptyAfterAStep) {
   const auto check = [](const Communicator& dp, const ZeroCase& c) {
-    Rank rank(dp, c, 2);
+    StagesRank rank(dp, c, 2);
     for (int step = 0; step < 2; ++step) {
       rank.pass();
       EXPECT_GT(rank.in_use(MemoryCategory::kGradients), 0U);
@@ -264,7 +264,7 @@ TEST_F(ShardedModelTest, Stage3NeverMakesAllWeights) {
   for (int ranks = 1; ranks <= 5; ++ranks) {
     const ZeroCase c = draw(ranks, ZeroStage::kParameters, DType::kF32);
     on_ranks(c, [&](Communicator& dp) {
-      Rank rank(dp, c);
+      StagesRank rank(dp, c);
       std::size_t shards = 0;
       for (const ParameterGroup& group : groups_of(rank.model, c)) {
         shards += group.layout.shard;
@@ -280,7 +280,7 @@ TEST_F(ShardedModelTest, Stage3NeverMakesAllWeights) {
 TEST_F(ShardedModelTest, ReadingAWeightOutsideItsPassIsAnError) {
   const ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
   on_ranks(c, [&](Communicator& dp) {
-    const Rank rank(dp, c);
+    const StagesRank rank(dp, c);
     const nn::Parameter& parameter = *rank.model.parameters().front();
     EXPECT_THAT(message_of<InternalError>([&] { static_cast<void>(parameter.value()); }),
                 ::testing::AllOf(HasSubstr(parameter.name()), HasSubstr("are not on this rank")));
@@ -291,7 +291,7 @@ TEST_F(ShardedModelTest, AModelThatIsNotShardedHasNoShards) {
   ZeroCase c = draw(1, ZeroStage::kParameters, DType::kF32);
   c.settings.stage = ZeroStage::kNone;
   on_ranks(c, [&](Communicator& dp) {
-    EXPECT_THAT(message_of<InternalError>([&] { const Rank rank(dp, c); }),
+    EXPECT_THAT(message_of<InternalError>([&] { const StagesRank rank(dp, c); }),
                 HasSubstr("stage from 1 to 3"));
   });
 }

@@ -20,6 +20,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 using ultra::test::quietly;
 
 inline constexpr ZeroStage kSharded[] = {ZeroStage::kOptimizer, ZeroStage::kGradients,
@@ -59,11 +61,12 @@ struct ZeroCase {
 
   [[nodiscard]] std::string str() const {
     return fmt::format(
-        "{} on {} ranks in nodes of {}, buckets of {}, overlap {}, prefetch {}, reshard {}, {}, "
+        "{} on {} ranks in nodes of {}, {}, buckets of {}, overlap {}, prefetch {}, reshard {}, "
+        "{}, "
         "recompute {} every {}",
-        name_of(settings.stage), ranks, shards(), settings.bucket_capacity,
-        settings.overlap == Overlap::kOn ? "on" : "off", settings.prefetch,
-        settings.reshard == Reshard::kAfterForward ? "yes" : "no",
+        name_of(settings.stage), ranks, shards(), settings.cut == ShardCut::kRows ? "rows" : "flat",
+        settings.bucket_capacity, settings.overlap == Overlap::kOn ? "on" : "off",
+        settings.prefetch, settings.reshard == Reshard::kAfterForward ? "yes" : "no",
         ultra::test::text_of(options, micro_batch), to_string(recompute.mode),
         recompute.recompute_every);
   }
@@ -76,6 +79,8 @@ class ZeroTest : public ultra::test::MeshTest {
     return {.stage = stage,
             .bucket_capacity = random.pick(
                 {kCapacities[0], kCapacities[1], kCapacities[2], kCapacities[3], kCapacities[4]}),
+            .cut = stage == ZeroStage::kParameters ? random.pick({ShardCut::kFlat, ShardCut::kRows})
+                                                   : ShardCut::kFlat,
             .overlap = random.pick({Overlap::kOff, Overlap::kOn}),
             .prefetch = random.between(0, 3),
             .reshard = random.pick({Reshard::kAfterForward, Reshard::kAfterBackward})};

@@ -41,7 +41,7 @@ class ZeroFailure : public ZeroTest {
   }
 
   /// Trains on ranks of which each makes its own changes, and expects that no tensor is left.
-  using ChangesOf = std::function<Changes(const Communicator&)>;
+  using ChangesOf = std::function<StageChanges(const Communicator&)>;
   static Fates fates(const ZeroCase& c, const ChangesOf& changes_of,
                      const std::function<ZeroCase(int rank)>& case_of = {},
                      const RankOptions& options = in_rank_order()) {
@@ -51,7 +51,7 @@ class ZeroFailure : public ZeroTest {
       found = ultra::test::fates_of(
           c.ranks,
           [&](Communicator& dp) {
-            Changes changes = changes_of(dp);
+            StageChanges changes = changes_of(dp);
             changes.device = [&, limit = std::move(changes.device)](const Device& device) {
               devices[static_cast<std::size_t>(dp.rank())] = device;
               if (limit) limit(device);
@@ -101,8 +101,8 @@ class ZeroFailure : public ZeroTest {
 };
 
 /// A rank's changes: from step `from` on the model has another hook.
-Changes with_hook(std::size_t from, const nn::PartHook& hook) {
-  Changes changes;
+StageChanges with_hook(std::size_t from, const nn::PartHook& hook) {
+  StageChanges changes;
   changes.observer =
       observing([=, handle = nn::HookHandle()](std::size_t step, nn::Model& model) mutable {
         if (step == from) handle = model.add_part_hook(hook);
@@ -134,7 +134,7 @@ TEST_F(ZeroFailure, ARankThatThrowsInAPassEndsAll) {
       expect_told<NumericError>(fates(c,
                                       [&](const Communicator& dp) {
                                         return dp.rank() == guilty ? with_hook(step, hook)
-                                                                   : Changes();
+                                                                   : StageChanges();
                                       }),
                                 c, guilty, "this block is broken");
     }
@@ -154,7 +154,7 @@ TEST_F(ZeroFailure, ARankThatThrowsInItsOptimizerEndsAll) {
     expect_told<NumericError>(
         fates(c,
               [&](const Communicator& dp) {
-                Changes changes;
+                StageChanges changes;
                 if (dp.rank() != guilty) return changes;
                 changes.rule = optim::adamw(
                     {}, [=](const Tensor& value, const Tensor& grad, const Tensor& first_moment,
@@ -185,7 +185,7 @@ TEST_F(ZeroFailure, OneRankWithoutMemoryEndsAll) {
       const auto limit = static_cast<std::size_t>(part * static_cast<double>(peak));
       expect_told<OutOfMemory>(fates(c,
                                      [&](const Communicator& dp) {
-                                       Changes changes;
+                                       StageChanges changes;
                                        if (dp.rank() == guilty) {
                                          changes.device = [=](const Device& own) {
                                            own.set_memory_limit(limit);
@@ -222,7 +222,7 @@ TEST_F(ZeroFailure, AModelThatDoesNotFitAsAWholeTrainsInShards) {
     limit = (enough + needed) / 2;
   });
   c.options.device_memory = whole.options.device_memory = limit;
-  const auto unchanged = [](const Communicator&) { return Changes(); };
+  const auto unchanged = [](const Communicator&) { return StageChanges(); };
   expect_all<OutOfMemory>(fates(whole, unchanged), whole, "out of device memory");
   EXPECT_EQ(fates(c, unchanged).thrown, nullptr);
 }
@@ -236,7 +236,7 @@ TEST_F(ZeroFailure, ALossThatIsNoNumberEndsAll) {
     expect_all<NumericError>(
         fates(c,
               [&](const Communicator& dp) {
-                Changes changes;
+                StageChanges changes;
                 changes.rule = optim::adamw(
                     {}, [=, rank = dp.rank()](
                             const Tensor& value, const Tensor& grad, const Tensor& first_moment,
@@ -257,7 +257,7 @@ TEST_F(ZeroFailure, AGradientThatIsNoNumberEndsAll) {
     expect_all<NumericError>(
         fates(c,
               [&](const Communicator& dp) {
-                Changes changes;
+                StageChanges changes;
                 if (dp.rank() != 1) return changes;
                 changes.observer = observing(
                     [hook = nn::HookHandle()](std::size_t step, nn::Model& model) mutable {
@@ -280,7 +280,7 @@ class ZeroMismatch : public ZeroFailure {
   static Fates fates_with(const ZeroCase& c, const ZeroSettings& other,
                           const RankOptions& options = in_rank_order()) {
     return fates(
-        c, [](const Communicator&) { return Changes(); },
+        c, [](const Communicator&) { return StageChanges(); },
         [&](int rank) {
           ZeroCase own = c;
           if (rank == c.ranks - 1) own.settings = other;

@@ -12,6 +12,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 class ZeroFlags : public ::testing::Test {
  protected:
   void parse(const ultra::test::Words& words) {

@@ -57,6 +57,13 @@ std::size_t sent_for_loss_and_norm(const ZeroCase& c) {
 
 class ZeroMemory : public ZeroTest {
  protected:
+  /// Flat shards: P / N is theirs. What rows pad has its own test.
+  ZeroCase draw(int ranks, ZeroStage stage, DType dtype) {
+    ZeroCase c = ZeroTest::draw(ranks, stage, dtype);
+    c.settings.cut = ShardCut::kFlat;
+    return c;
+  }
+
   /// Two steps: the second begins with the optimizer's states in memory.
   ZeroCase draw_two_steps(int ranks, ZeroStage stage) {
     ZeroCase c = draw(ranks, stage, random.pick({DType::kF32, DType::kF64}));

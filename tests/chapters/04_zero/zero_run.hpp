@@ -24,6 +24,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 using collectives::test::run_alone;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_near_norms;
@@ -35,7 +37,7 @@ using ultra::test::RankRun;
 // Runs --------------------------------------------------------------------------------------------
 
 /// @brief What a test may put into a run.
-struct Changes {
+struct StageChanges {
   optim::Rule rule = {};                           ///< none: that of the options
   train::MakeExchange exchange = {};               ///< given: nothing is sharded
   train::MakeObserver observer = {};               ///< of a rank's steps
@@ -70,7 +72,8 @@ inline train::MakeObserver observing(
 /// @brief A case as a technique, with a test's changes.
 class CaseTechnique : public train::Technique {
  public:
-  CaseTechnique(ZeroCase c, Changes changes) : case_(std::move(c)), changes_(std::move(changes)) {}
+  CaseTechnique(ZeroCase c, StageChanges changes)
+      : case_(std::move(c)), changes_(std::move(changes)) {}
 
   void configure_step(train::StepConfig& step_config, const train::Setup&) const override {
     step_config.schedule.offer(memory::accumulation_schedule);
@@ -93,11 +96,12 @@ class CaseTechnique : public train::Technique {
 
  private:
   ZeroCase case_;
-  Changes changes_;
+  StageChanges changes_;
 };
 
 /// @brief The setup of a training on the ranks of `dp`, as the program has it.
-inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c, const Changes& changes) {
+inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c,
+                               const StageChanges& changes) {
   return ultra::test::setup_of(
       c.options, dp.size(),
       train::list_of(data_parallel::technique(), std::make_unique<CaseTechnique>(c, changes),
@@ -106,7 +110,7 @@ inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c, const 
 
 /// @brief Trains with ZeRO on the ranks of `dp`.
 inline train::TrainResult train_zero(const Communicator& dp, const ZeroCase& c,
-                                     const Changes& changes = {}) {
+                                     const StageChanges& changes = {}) {
   return train::train_with(zero_setup(dp, c, changes), dp,
                            [&](const train::Setup& setup, const train::RunContext& context) {
                              if (changes.device) changes.device(context.device);
@@ -119,7 +123,7 @@ inline std::vector<ParameterGroup> groups_of(nn::Model& model, const ZeroCase& c
   nn::Model* const chunk = &model;
   const std::span<nn::Model* const> chunks(&chunk, 1);
   return c.settings.stage == ZeroStage::kParameters
-             ? groups_by_part(chunks, model.parameters(), c.shards())
+             ? groups_by_part(chunks, model.parameters(), c.shards(), c.settings.cut)
              : groups_by_bucket(chunks, model.parameters(), c.settings.bucket_capacity, c.shards());
 }
 
@@ -139,7 +143,7 @@ struct ZeroRun : RankRun {
 /// @brief Trains with ZeRO and brings the weights together.
 inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
   ZeroRun run;
-  Changes changes;
+  StageChanges changes;
   changes.observer = observing([](std::size_t, nn::Model&) {},
                                [&](std::size_t, const nn::Model& model) {
                                  run.replica.clear();
@@ -156,7 +160,7 @@ inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
 /// @brief Trains replicas that hold everything, whose gradients an exchange adds up.
 inline RankRun run_replicas(const Communicator& dp, const ZeroCase& c,
                             const train::MakeExchange& exchange) {
-  Changes changes;
+  StageChanges changes;
   changes.exchange = exchange;
   return ultra::test::run_of(zero_setup(dp, c, changes), dp);
 }

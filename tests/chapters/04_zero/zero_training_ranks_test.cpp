@@ -63,6 +63,7 @@ class ZeroTraining : public ZeroTest {
       for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kAfterBackward}) {
         for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
           all.push_back({.stage = ZeroStage::kParameters,
+                         .cut = prefetch % 2 == 0 ? ShardCut::kFlat : ShardCut::kRows,
                          .overlap = overlap,
                          .prefetch = prefetch,
                          .reshard = reshard});

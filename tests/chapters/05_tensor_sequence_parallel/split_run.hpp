@@ -20,6 +20,8 @@
 
 namespace ultra::tensor_parallel::test {
 
+using namespace ultra::test;
+
 using ultra::test::Axes;
 using ultra::test::expect_same_on_all;
 using ultra::test::losses_and_norms;
@@ -44,6 +46,22 @@ struct Split {
                        to_string(overlap));
   }
 };
+
+/// @brief The same case with latent attention of small widths, in either form.
+inline MeshCase with_latents(MeshCase c, Random& random, bool absorbed) {
+  nn::ModelConfig& model = c.options.model;
+  model.num_kv_heads = model.num_heads;
+  model.head_size = 0;
+  model.qkv_bias = model.qk_norm = false;
+  model.latent = {.on = true,
+                  .absorbed = absorbed,
+                  .kv_lora_rank = 2 * random.between(1, 4),
+                  .q_lora_rank = random.between(0, 3),
+                  .qk_nope_head_dim = 2 * random.between(1, 3),
+                  .qk_rope_head_dim = 2 * random.between(1, 2),
+                  .v_head_dim = random.between(1, 4)};
+  return c;
+}
 
 /// @brief What a rank of a mesh had at the end.
 struct SplitRun : RankRun {

@@ -94,6 +94,32 @@ TEST_F(SplitTraining, RecomputationOnAMesh) {
   }
 }
 
+// Down projections are whole on each rank of tp, heads are dealt out, and the latent and the rotated part
+// of the key enter them.
+TEST_F(SplitTraining, LatentsOnAMesh) {
+  for (const bool absorbed : {false, true}) {
+    for (const auto& [dp, tp] : Meshes{{1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}}) {
+      Split split = draw_split();
+      if (tp == 4) split = {SequenceParallel::kOn, TensorOverlap::kRing};
+      MeshCase c = with_latents(draw({.dp = dp, .tp = tp}, DType::kF64, split), random, absorbed);
+      if (dp > 1) c = with_zero(c, random.pick({1, 2, 3}));
+      if (dp == 3) c.options.optimizer = "muon";
+      if (tp == 3) c.more += fmt::format(" --recompute {}", random.pick({"selective", "full"}));
+      expect_equals_one_rank(c);
+    }
+  }
+}
+
+// Either form, in layouts of its own.
+TEST_F(SplitTraining, BothFormsOfLatentsTrainTheSameModel) {
+  const MeshCase c = with_latents(draw({.dp = 1, .tp = 2}, DType::kF64), random, false);
+  MeshCase other = c;
+  other.options.model.latent.absorbed = true;
+  on_mesh(c, [&](Communicator& world) {
+    expect_equals(world, run_split(world, c), run_split(world, other), 1e-10);
+  });
+}
+
 // Muon's matrices are whole on one rank of tp; with ZeRO on one of dp too, each exchange within the other.
 TEST_F(SplitTraining, StepsOfWholeMatricesOnAMesh) {
   for (const auto& [dp, tp] : Meshes{{1, 2}, {1, 3}, {1, 4}, {2, 2}, {3, 2}, {2, 4}}) {

@@ -13,6 +13,8 @@
 
 namespace ultra::context_parallel::test {
 
+using namespace ultra::test;
+
 using ultra::test::losses_and_norms;
 using ultra::test::MeshCase;
 

@@ -75,6 +75,34 @@ TEST_F(ContextTraffic, EachRankSendsWhatTheClosedFormSays) {
   }
 }
 
+// Absorbed, keys are the values, and one for all heads: kv_lora_rank + qk_rope_head_dim elements of a
+// token travel, and as many of a gradient. That is half a pair of one head as wide.
+TEST_F(ContextTraffic, ARingOfLatentsSendsOneArrayForAllHeads) {
+  for (const MethodChoice& choice : {kChoices[0], kChoices[1], kChoices[2]}) {
+    const Sharing sharing{choice,
+                          random.pick({SequenceLayout::kContiguous, SequenceLayout::kZigzag})};
+    const MeshCase c = tensor_parallel::test::with_latents(draw_replica(sharing), random, true);
+    const std::vector<std::size_t> sizes = c.micro_batches();
+    nn::ModelConfig as_wide = c.options.model;
+    as_wide.latent = {};
+    as_wide.num_kv_heads = 1;
+    as_wide.head_size = c.options.model.latent.cached();
+    const SentByKind pairs = context_traffic({.model = as_wide,
+                                              .layout = layout(c, sharing),
+                                              .choice = choice,
+                                              .dtype = c.options.dtype,
+                                              .micro_batches = sizes});
+    const std::vector<RankSummary> ranks = summaries(c);
+    SCOPED_TRACE(c.str());
+    for (const RankSummary& rank : ranks) {
+      const auto sent = [&](OpKind kind) { return rank.communication[kind].sent_bytes / 2; };
+      EXPECT_EQ(2 * sent(OpKind::kSend), pairs.send);
+      EXPECT_EQ(2 * sent(OpKind::kAllGather), pairs.all_gather);
+      EXPECT_EQ(2 * sent(OpKind::kReduceScatter), pairs.reduce_scatter);
+    }
+  }
+}
+
 TEST_F(ContextTraffic, ActivationsFallAsOneOverCp) {
   std::vector<std::size_t> peaks;
   for (const int cp : {1, 2, 4}) {

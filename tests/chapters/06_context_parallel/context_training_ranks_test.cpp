@@ -53,6 +53,23 @@ TEST_F(ContextTraining, MeshesWithEveryStageOfZero) {
   }
 }
 
+using tensor_parallel::test::with_latents;
+
+TEST_F(ContextTraining, LatentsInEveryMethod) {
+  using Mesh = std::tuple<std::size_t, int, std::size_t>;  // dp, cp, tp
+  for (const auto& [dp, cp, tp] : std::vector<Mesh>{{1, 2, 1}, {1, 3, 1}, {2, 2, 1}, {1, 2, 2}}) {
+    for (const ContextMethod method : {ContextMethod::kRing, ContextMethod::kAllGather}) {
+      for (const bool absorbed : {false, true}) {
+        MeshCase c = draw(dp, tp, MethodChoice{.method = method, .cp = cp}, DType::kF64);
+        if (dp > 1) c.more = fmt::format("--zero {}", random.between(0, 3));
+        expect_equals_one_rank(with_latents(c, random, absorbed));
+      }
+    }
+    const MethodChoice ulysses{.method = ContextMethod::kUlysses, .cp = cp, .ulysses = cp};
+    expect_equals_one_rank(with_latents(draw(dp, tp, ulysses, DType::kF64), random, false));
+  }
+}
+
 // Ranks have other numbers of tokens with a loss, or none.
 TEST_F(ContextTraining, TokensWithoutALoss) {
   for (const double density : {0.7, 0.05, 0.002}) {

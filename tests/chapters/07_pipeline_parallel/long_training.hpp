@@ -15,6 +15,8 @@
 
 namespace ultra::pipeline_parallel::test {
 
+using namespace ultra::test;
+
 /// @brief A training without an end, of steps of some milliseconds, and when it is stopped.
 struct LongTraining {
   std::string schedule;
@@ -41,12 +43,13 @@ inline std::vector<LongTraining> long_trainings() {
 }
 
 /// @brief Trainings end when they are stopped, and not by a time-out.
+/// @param trainings  some of long_trainings()
 /// @param run  trains, until it is stopped after `lasts`. A busy machine may keep a rank from a core
 /// for as long as the time-out, which is a wait: not three times.
 template <class Run>
-void expect_outlive_their_timeout(const Run& run) {
+void expect_outlive_their_timeout(const std::vector<LongTraining>& trainings, const Run& run) {
   const std::string stopped = "no result was written";
-  for (const LongTraining& training : long_trainings()) {
+  for (const LongTraining& training : trainings) {
     SCOPED_TRACE(training.schedule);
     std::string said;
     for (int attempt = 0; attempt < 3 && said.find(stopped) == std::string::npos; ++attempt) {

@@ -9,10 +9,11 @@ namespace ultra::pipeline_parallel {
 namespace {
 
 TEST(LongTraining, IsNoLongWait) {
-  test::expect_outlive_their_timeout([](const test::LongTraining& training) {
-    return ultra::test::interrupt_program("07_pipeline_parallel", training.flags(), SIGTERM,
-                                          training.lasts, std::chrono::seconds(10));
-  });
+  test::expect_outlive_their_timeout(
+      test::long_trainings(), [](const test::LongTraining& training) {
+        return ultra::test::interrupt_program("07_pipeline_parallel", training.flags(), SIGTERM,
+                                              training.lasts, std::chrono::seconds(10));
+      });
 }
 
 }  // namespace

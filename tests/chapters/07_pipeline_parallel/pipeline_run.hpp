@@ -12,6 +12,8 @@
 
 namespace ultra::pipeline_parallel::test {
 
+using namespace ultra::test;
+
 using ultra::test::Axes;
 using ultra::test::expect_same_on_all;
 using ultra::test::losses_and_norms;

@@ -12,6 +12,8 @@
 
 namespace ultra::expert_parallel::test {
 
+using namespace ultra::test;
+
 using ultra::test::Axes;
 using ultra::test::MeshCase;
 using ultra::test::RankRun;

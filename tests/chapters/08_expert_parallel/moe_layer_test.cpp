@@ -12,11 +12,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/08_expert_parallel/moe/moe_models.hpp"
 #include "chapters/08_expert_parallel/moe_layer.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/08_expert_parallel/plain_moe.hpp"
@@ -272,6 +275,42 @@ TEST_F(MoeLayerTest, WeightsHaveTheNamesOfHuggingFacesMixtral) {
                            prefix + ".experts.0.w2.weight", prefix + ".experts.0.w3.weight",
                            prefix + ".experts.1.w1.weight", prefix + ".experts.1.w2.weight",
                            prefix + ".experts.1.w3.weight"));
+  });
+}
+
+TEST_F(MoeLayerTest, BehindNormedHeadsTheNamesAreThoseOfHuggingFacesQwen3Moe) {
+  MoeCase c = draw(DType::kF32);
+  c.model.qk_norm = true;
+  c.moe.num_experts = c.moe.top_k = 1;
+  c.moe.balance = Balance::kNone;
+  c.moe.shared_experts = 0;
+  on_one_rank(c, [&](LayerOnOneRank& layer) {
+    std::vector<std::string> names;
+    for (const nn::Parameter* parameter : layer.parameters()) names.push_back(parameter->name());
+    const std::string prefix = "model.layers.0.mlp";
+    EXPECT_THAT(names, ::testing::UnorderedElementsAre(prefix + ".gate.weight",
+                                                       prefix + ".experts.0.gate_proj.weight",
+                                                       prefix + ".experts.0.up_proj.weight",
+                                                       prefix + ".experts.0.down_proj.weight"));
+  });
+}
+
+// The sums over the published checkpoints.
+TEST(TrainableMoeModels, HaveThePublishedNumbersOfParameters) {
+  const std::map<std::string, std::size_t> published = {{"mixtral-8x7b", 46'702'792'704},
+                                                        {"qwen3-30b-a3b", 30'532'122'624}};
+  EXPECT_EQ(trainable_moe_models().size(), published.size());
+  run_ranks(1, [&](Communicator& one) {
+    for (const auto& [dense, moe] : trainable_moe_models()) {
+      nn::DenseFactory layers;
+      ExpertParallelFactory factory(layers,
+                                    MoeCase{.model = dense.config, .moe = moe}.scope(one, nullptr));
+      std::size_t parameters = 0;
+      for (const auto& [name, shape] : nn::named_shapes(dense.config, factory)) {
+        parameters += shape.numel();
+      }
+      EXPECT_EQ(parameters, published.at(dense.name)) << dense.name;
+    }
   });
 }
 

@@ -16,6 +16,8 @@
 
 namespace ultra::expert_parallel::test {
 
+using namespace ultra::test;
+
 using Vector = std::vector<double>;
 
 /// @brief The weights of a layer, by the end of their names.

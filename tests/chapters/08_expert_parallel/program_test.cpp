@@ -211,8 +211,12 @@ TEST_F(BadExpertRun, AFolderWithOtherExpertsIsRefused) {
   expect_other("", {"a mixture of experts", "Add --experts 8 --top-k 2"});
   expect_other("--experts 4", {"--experts is 4", model, "num_local_experts 8"});
   expect_other("--experts 8 --top-k 1", {"--top-k is 1", "num_experts_per_tok 2"});
-  expect_other("--experts 8 --router sigmoid", {"--router", "a Mixtral", "softmax"});
+  expect_other("--experts 8 --router sigmoid", {"--router", "softmax", "Leave --router out"});
   static_cast<void>(answer_to("--global-batch 8 --seq 17 --steps 1 --experts 8 --init " + model));
+  json config = json::parse(ultra::test::read_file(model + "/config.json"));
+  config["num_experts_per_tok"] = 1;
+  std::ofstream(model + "/config.json") << config.dump();
+  expect_other("--experts 8 --top-k 1", {"num_experts_per_tok 1", "by its affinity here"});
 }
 
 // It had the config.json of a Llama, which says nothing of experts.

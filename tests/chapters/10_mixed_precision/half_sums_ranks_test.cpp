@@ -76,6 +76,15 @@ TEST_F(HalfSums, TheErrorIsThatOfOneRoundingPerHop) {
   }
 }
 
+TEST_F(HalfSums, ATreeRoundsAsOftenAsItIsDeep) {
+  for (const auto& [ranks, depth] : {std::pair{2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}}) {
+    for (const DType dtype : {DType::kBF16, DType::kF16}) {
+      SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, to_string(dtype)));
+      EXPECT_LE(error_of("pairwise-tree", ranks, dtype), 1.01 * depth * rounding_of(dtype));
+    }
+  }
+}
+
 // Whole numbers below 256 have all their bits in bf16, and so have their sums.
 TEST_F(HalfSums, SumsThatNeedNoRoundingAreExact) {
   for (const auto& algorithm : collectives::algorithms(OpKind::kAllReduce)) {

@@ -12,6 +12,8 @@
 
 namespace ultra::mixed_precision::test {
 
+using namespace ultra::test;
+
 using ultra::test::Axes;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_near_norms;

@@ -9,10 +9,10 @@
 namespace ultra::checkpoint {
 namespace {
 
-constexpr const char* kPath = "some/file.json";
+constexpr const char* kFile = "some/file.json";
 
 std::string refused(const std::string& text) {
-  return message_of<FileError>([&] { static_cast<void>(parse_json(text, kPath)); });
+  return message_of<FileError>([&] { static_cast<void>(parse_json(text, kFile)); });
 }
 
 /// "[[[...]]]": the text of a bug or of an enemy.
@@ -57,7 +57,7 @@ TEST(ParseJson, NamesTheFileAndThePlace) {
 
 TEST(ParseJson, LimitsTheDepth) {
   const std::size_t limit = kMaxJsonDepth;
-  EXPECT_NO_THROW(static_cast<void>(parse_json(nested(limit), kPath)));
+  EXPECT_NO_THROW(static_cast<void>(parse_json(nested(limit), kFile)));
   for (const std::size_t depth : {limit + 1, limit + 2, std::size_t{100'000}}) {
     EXPECT_THAT(refused(nested(depth)), HasSubstr("nested more than")) << depth;
     EXPECT_THAT(refused(std::string(depth, '[')), HasSubstr("'some/file.json' is damaged"))
@@ -84,7 +84,7 @@ TEST(ParseJson, MessagesAreShortAndPlain) {
 
 TEST(ReadJson, WhatIsMissingOrOfAnotherKindIsDamage) {
   const auto read = [](const std::string& text) {
-    return read_json(text, kPath,
+    return read_json(text, kFile,
                      [](const Json& object) { return whole_number_in<int>(object, "n"); });
   };
   EXPECT_EQ(read(R"({"n": 5})"), 5);
@@ -104,7 +104,7 @@ TEST(ReadJson, WhatIsMissingOrOfAnotherKindIsDamage) {
 TEST(ReadJson, SaysWhatStandsWhereAnotherKindBelongs) {
   const auto failure = [](const char* text, const std::function<void(const Json&)>& read) {
     return message_of<FileError>([&] {
-      static_cast<void>(read_json(text, kPath, [&](const Json& object) {
+      static_cast<void>(read_json(text, kFile, [&](const Json& object) {
         read(object);
         return 0;
       }));
@@ -141,7 +141,7 @@ TEST(ReadJson, AMemberOfAnotherTypeIsNamedAndShown) {
 // Whoever has given --init has no older checkpoint.
 TEST(ParseJson, TheAdviceIsForTheFilesOwner) {
   const auto refusal = [](FileOf owner) {
-    return message_of<FileError>([&] { static_cast<void>(parse_json("{", kPath, owner)); });
+    return message_of<FileError>([&] { static_cast<void>(parse_json("{", kFile, owner)); });
   };
   EXPECT_THAT(refusal(FileOf::kCheckpoint),
               AllOf(StartsWith("checkpoint file 'some/file.json' is damaged: "),

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "tests/support/files/llama_folder.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
@@ -11,7 +11,7 @@
 namespace ultra::checkpoint {
 namespace {
 
-nn::ModelConfig a_model(bool tied = false) {
+nn::ModelConfig a_small_model(bool tied = false) {
   return {.vocab_size = 30,
           .hidden_size = 8,
           .num_layers = 2,
@@ -53,7 +53,7 @@ class LlamaFolders : public test::RandomTest {
 TEST_F(LlamaFolders, OfOneFileOrSeveralAreReadInParts) {
   for (const std::size_t files : {1U, 3U}) {
     for (const StoredType type : {StoredType::kF32, StoredType::kBF16}) {
-      const nn::ModelConfig model = a_model(files == 3);
+      const nn::ModelConfig model = a_small_model(files == 3);
       const LlamaFolder folder(posix_files(),
                                write({.model = model, .type = type, .files = files}));
       const auto parameters = shapes_of(model);
@@ -73,7 +73,7 @@ TEST_F(LlamaFolders, OfOneFileOrSeveralAreReadInParts) {
 }
 
 TEST_F(LlamaFolders, ALongWeightIsReadInBlocks) {
-  nn::ModelConfig model = a_model();
+  nn::ModelConfig model = a_small_model();
   model.vocab_size = 60'000;  // 3.84 MB of f64
   const LlamaFolder folder(posix_files(), write({.model = model, .type = StoredType::kF64}));
   const Tensor out = Tensor::empty(Device::cpu(), {60'000 * 8}, DType::kF64);
@@ -82,24 +82,25 @@ TEST_F(LlamaFolders, ALongWeightIsReadInBlocks) {
 }
 
 TEST_F(LlamaFolders, OfAnotherModelAreRefusedByTheTensorsName) {
-  nn::ModelConfig deeper = a_model();
+  nn::ModelConfig deeper = a_small_model();
   deeper.num_layers = 3;
-  EXPECT_THAT(refused(a_model(), deeper), HasSubstr("they have no model.layers.2."));
-  EXPECT_THAT(refused(deeper, a_model()), HasSubstr("they have \"model.layers.2."));
-  nn::ModelConfig wider = a_model();
+  EXPECT_THAT(refused(a_small_model(), deeper), HasSubstr("they have no model.layers.2."));
+  EXPECT_THAT(refused(deeper, a_small_model()), HasSubstr("they have \"model.layers.2."));
+  nn::ModelConfig wider = a_small_model();
   wider.vocab_size = 31;
-  EXPECT_THAT(refused(a_model(), wider),
+  EXPECT_THAT(refused(a_small_model(), wider),
               AllOf(HasSubstr("model.embed_tokens.weight has shape [30, 8]"),
                     HasSubstr("by config.json it is [31, 8]")));
-  EXPECT_THAT(refused(a_model(true), a_model(false)), HasSubstr("they have no lm_head.weight"));
+  EXPECT_THAT(refused(a_small_model(true), a_small_model(false)),
+              HasSubstr("they have no lm_head.weight"));
 }
 
 /// What a model of that size would take is never asked for.
 TEST_F(LlamaFolders, SizesAreComparedWithoutTheModel) {
-  const LlamaFolder folder(posix_files(), write({.model = a_model()}));
-  EXPECT_NO_THROW(folder.expect_sizes(a_model()));
+  const LlamaFolder folder(posix_files(), write({.model = a_small_model()}));
+  EXPECT_NO_THROW(folder.expect_sizes(a_small_model()));
   const auto refused_with = [&](std::size_t nn::ModelConfig::*member) {
-    nn::ModelConfig huge = a_model();
+    nn::ModelConfig huge = a_small_model();
     huge.*member = 1'000'000'000'000;
     return message_of<FileError>([&] { folder.expect_sizes(huge); });
   };
@@ -113,13 +114,13 @@ TEST_F(LlamaFolders, SizesAreComparedWithoutTheModel) {
 }
 
 TEST_F(LlamaFolders, ATiedModelsOutputMatrixMayStandInTheFileToo) {
-  const LlamaFolder folder(posix_files(), write({.model = a_model(false)}));
-  EXPECT_NO_THROW(folder.expect_model(a_model(true), shapes_of(a_model(true))));
+  const LlamaFolder folder(posix_files(), write({.model = a_small_model(false)}));
+  EXPECT_NO_THROW(folder.expect_model(a_small_model(true), shapes_of(a_small_model(true))));
 }
 
 std::string file_with(const std::string& name, StoredType type) {
   std::vector<TensorSpec> specs = {{.name = name, .type = type, .shape = {1}}};
-  for (const nn::NamedShape& parameter : shapes_of(a_model())) {
+  for (const nn::NamedShape& parameter : shapes_of(a_small_model())) {
     if (parameter.name == name) continue;
     const auto dims = parameter.shape.dims();
     specs.push_back({parameter.name, StoredType::kF32, {dims.begin(), dims.end()}});
@@ -135,13 +136,13 @@ TEST_F(LlamaFolders, WhatOurModelLacksIsRefusedByName) {
   const auto expect_ours = [&](const std::string& name) {
     parent.write("model/model.safetensors", file_with(name, StoredType::kF32));
     const LlamaFolder folder(posix_files(), parent.path("model"));
-    folder.expect_model(a_model(), shapes_of(a_model()));
+    folder.expect_model(a_small_model(), shapes_of(a_small_model()));
   };
   const auto refused_with = [&](const std::string& name) {
     return message_of<FileError>([&] { expect_ours(name); });
   };
   EXPECT_THAT(refused_with("model.layers.0.self_attn.q_proj.bias"),
-              AllOf(HasSubstr("q_proj.bias"), HasSubstr("no biases")));
+              AllOf(HasSubstr("q_proj.bias"), HasSubstr("no such bias")));
   EXPECT_THAT(refused_with("model.layers.0.self_attn.q_norm.weight"),
               AllOf(HasSubstr("q_norm.weight"), HasSubstr("config.json does not")));
   EXPECT_NO_THROW(expect_ours("model.layers.0.self_attn.rotary_emb.inv_freq"))
@@ -152,7 +153,7 @@ TEST_F(LlamaFolders, QuantizedWeightsAreRefused) {
   parent.write("model/model.safetensors", file_with("model.norm.weight", StoredType::kI32));
   const LlamaFolder folder(posix_files(), parent.path("model"));
   std::vector<nn::NamedShape> shapes = {{"model.norm.weight", Shape({1})}};
-  EXPECT_THAT(message_of<FileError>([&] { folder.expect_model(a_model(), shapes); }),
+  EXPECT_THAT(message_of<FileError>([&] { folder.expect_model(a_small_model(), shapes); }),
               AllOf(HasSubstr("holds elements of I32"), HasSubstr("F16, BF16, F32 and F64")));
 }
 
@@ -160,7 +161,7 @@ TEST_F(LlamaFolders, WithoutWeightsOrWithABrokenIndexAreRefused) {
   std::filesystem::create_directory(parent.path("model"));
   EXPECT_THAT(not_opened(),
               AllOf(HasSubstr("neither model.safetensors nor"), HasSubstr("save_pretrained()")));
-  const std::string folder = write({.model = a_model(), .files = 2});
+  const std::string folder = write({.model = a_small_model(), .files = 2});
   std::filesystem::remove(folder + "/part-1.safetensors");
   EXPECT_THAT(not_opened(), HasSubstr("part-1.safetensors"));
   const auto index = [&](const nlohmann::json& map) {
@@ -180,15 +181,15 @@ TEST_F(LlamaFolders, WithoutWeightsOrWithABrokenIndexAreRefused) {
 }
 
 TEST_F(LlamaFolders, SayTheirSizes) {
-  const std::string folder = write({.model = a_model(true)});
-  EXPECT_EQ(read_llama_config(posix_files(), folder), a_model(true));
+  const std::string folder = write({.model = a_small_model(true)});
+  EXPECT_EQ(read_model_config(posix_files(), folder), a_small_model(true));
   EXPECT_THAT(message_of<FileError>(
-                  [&] { static_cast<void>(read_llama_config(posix_files(), parent.path())); }),
+                  [&] { static_cast<void>(read_model_config(posix_files(), parent.path())); }),
               AllOf(HasSubstr("has no config.json"), HasSubstr("save_pretrained()")));
 }
 
 TEST_F(LlamaFolders, HaveCompanionsOfTheWeights) {
-  const std::string folder = write({.model = a_model()});
+  const std::string folder = write({.model = a_small_model()});
   EXPECT_THAT(companion_files(posix_files(), folder), IsEmpty());
   parent.write("model/tokenizer.json", "{}");
   parent.write("model/generation_config.json", "{\"a\": 1}");

@@ -336,7 +336,7 @@ TEST_P(CommunicatorRanks, AllRanksEndBitwiseEqual) {
 }
 
 /// What an observer is told, one text for each operation.
-class Log : public CommObserver {
+class LabelLog : public CommObserver {
  public:
   void operation_ended(const OperationInfo& info, std::size_t, Clock::time_point,
                        Clock::time_point) override {
@@ -349,7 +349,7 @@ class Log : public CommObserver {
 
 TEST_P(CommunicatorRanks, AHandlesLabelIsOnWhatItIssues) {
   ranks_with(options, 2, [&](Communicator& world) {
-    Log log;
+    LabelLog log;
     const Communicator bucket = world.labeled("bucket 2");
     const Communicator pair = bucket.split([](int) { return 0; }, "pair");
     world.set_observer(&log);

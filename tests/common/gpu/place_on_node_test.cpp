@@ -32,7 +32,10 @@ class Variable {
 TEST(PlaceOnNode, IsWhatMpirunSaysElseTheRank) {
   const Variable open_mpi("OMPI_COMM_WORLD_LOCAL_RANK");
   const Variable mpich("MPI_LOCALRANKID");
+  const Variable slurm("SLURM_LOCALID");
   EXPECT_EQ(place_on_node(5), 5);
+  slurm.set("1");
+  EXPECT_EQ(place_on_node(5), 1) << "srun without an MPI";
   mpich.set("3");
   EXPECT_EQ(place_on_node(5), 3);
   open_mpi.set("2");
@@ -42,6 +45,7 @@ TEST(PlaceOnNode, IsWhatMpirunSaysElseTheRank) {
 TEST(PlaceOnNode, IsTheRankWhereTheEnvironmentSaysNoNumber) {
   const Variable open_mpi("OMPI_COMM_WORLD_LOCAL_RANK");
   const Variable mpich("MPI_LOCALRANKID");
+  const Variable slurm("SLURM_LOCALID");
   for (const char* const text : {"", "-1", "2x", "many"}) {
     open_mpi.set(text);
     EXPECT_EQ(place_on_node(4), 4) << text;

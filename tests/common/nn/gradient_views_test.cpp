@@ -87,7 +87,7 @@ TEST_P(GradientViewsTest, OfALinearMap) {
 }
 
 TEST_P(GradientViewsTest, OfANorm) {
-  RmsNorm norm(context(dtype()), "w");
+  RmsNorm norm(context(dtype()), {"w"});
   expect_same_in_views(norm, config.hidden_size, config.hidden_size);
 }
 

@@ -23,9 +23,9 @@ class CountingFactory : public FactoryWrapper {
  public:
   using FactoryWrapper::FactoryWrapper;
 
-  std::unique_ptr<Layer> norm(const BuildContext& c, const std::string& name) override {
+  std::unique_ptr<Layer> norm(const BuildContext& c, const NormSpec& spec) override {
     ++count["norm"];
-    return FactoryWrapper::norm(c, name);
+    return FactoryWrapper::norm(c, spec);
   }
   std::unique_ptr<Projections> column_linear(const BuildContext& c,
                                              const std::vector<LinearSpec>& specs) override {
@@ -35,6 +35,15 @@ class CountingFactory : public FactoryWrapper {
   std::unique_ptr<Layer> row_linear(const BuildContext& c, const LinearSpec& spec) override {
     ++count["row"];
     return FactoryWrapper::row_linear(c, spec);
+  }
+  std::unique_ptr<Projections> token_linear(const BuildContext& c,
+                                            const std::vector<LinearSpec>& specs) override {
+    ++count["token"];
+    return FactoryWrapper::token_linear(c, specs);
+  }
+  std::unique_ptr<Layer> shared_by_heads(const BuildContext& c) override {
+    ++count["shared"];
+    return FactoryWrapper::shared_by_heads(c);
   }
   std::unique_ptr<AttentionCore> attention_core(const BuildContext& c) override {
     ++count["core"];
@@ -75,7 +84,7 @@ class Identity : public Layer {
 class NormFreeFactory : public FactoryWrapper {
  public:
   using FactoryWrapper::FactoryWrapper;
-  std::unique_ptr<Layer> norm(const BuildContext&, const std::string&) override {
+  std::unique_ptr<Layer> norm(const BuildContext&, const NormSpec&) override {
     return std::make_unique<Identity>();
   }
 };
@@ -184,6 +193,20 @@ TEST_F(LayerFactoryTest, AWrapperAroundAWrapperSeesTheRequestsOfTheInnersParts) 
   const Model model(config, device, DType::kF32, seed, outer);
   EXPECT_EQ(outer.count["norm"], 2 * config.num_layers + 1);
   EXPECT_EQ(outer.count["row"], 2 * config.num_layers);
+}
+
+TEST_F(LayerFactoryTest, WithLatentsEveryWrapperSeesMapsOfTokensAndWhatHeadsShare) {
+  config.num_kv_heads = config.num_heads;
+  config.latent.on = true;
+  CountingFactory inner(dense);
+  CountingFactory outer(static_cast<LayerFactory&>(inner));  // around it, not a copy
+  const Model model(config, device, DType::kF32, seed, outer);
+  for (CountingFactory* factory : {&inner, &outer}) {
+    EXPECT_EQ(factory->count["token"], config.num_layers);
+    EXPECT_EQ(factory->count["shared"], config.num_layers);
+    EXPECT_EQ(factory->count["core"], config.num_layers);
+    EXPECT_EQ(factory->count["norm"], 4 * config.num_layers + 1) << "two more on latents";
+  }
 }
 
 TEST_F(LayerFactoryTest, SplitColumnsEqualTheDenseModel) {

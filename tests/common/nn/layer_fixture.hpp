@@ -20,8 +20,9 @@ class LayerTest : public test::RandomTest {
             device,
             dtype,
             seed,
-            std::make_shared<const ops::RopeTable>(device, dtype, config.head_dim(),
-                                                   config.max_seq_len, config.rope_theta),
+            std::make_shared<const ops::RopeTable>(device, dtype, config.core_head_dim(),
+                                                   config.max_seq_len, config.rope_theta,
+                                                   config.rope_scaling, config.rotated_dim()),
             factory};
   }
 

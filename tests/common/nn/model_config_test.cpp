@@ -47,6 +47,62 @@ TEST(ModelConfig, DerivesTheWidthsOfHeads) {
   EXPECT_EQ(config.kv_hidden_size(), 24U);
 }
 
+TEST(ModelConfig, HeadsMayHaveAWidthOfTheirOwn) {
+  const ModelConfig config{.hidden_size = 130, .num_heads = 12, .num_kv_heads = 3, .head_size = 16};
+  EXPECT_NO_THROW(config.validate());
+  EXPECT_EQ(config.head_dim(), 16U);
+  EXPECT_EQ(config.q_hidden_size(), 192U);
+  EXPECT_EQ(config.kv_hidden_size(), 48U);
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.head_size = 5; }), HasSubstr("--head-dim is 5"));
+}
+
+TEST(ModelConfig, BiasesAndNormsOfHeadsGoIntoNoModelTogether) {
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.qkv_bias = c.qk_norm = true; }),
+              AllOf(HasSubstr("--qkv-bias"), HasSubstr("--qk-norm"), HasSubstr("Leave one")));
+}
+
+TEST(ModelConfig, LatentAttentionMakesAModel) {
+  ModelConfig config{.hidden_size = 130, .num_heads = 12, .num_kv_heads = 12};
+  config.latent = {.on = true,
+                   .kv_lora_rank = 10,
+                   .qk_nope_head_dim = 6,
+                   .qk_rope_head_dim = 4,
+                   .v_head_dim = 9};
+  EXPECT_NO_THROW(config.validate()) << "heads need not divide the hidden size";
+  EXPECT_EQ(config.head_dim(), 10U);
+  EXPECT_EQ(config.core_head_dim(), 10U);
+  EXPECT_EQ(config.rotated_dim(), 4U);
+  EXPECT_FALSE(config.has_closed_forms());
+  config.latent.absorbed = true;
+  EXPECT_EQ(config.core_head_dim(), 14U);
+}
+
+TEST(ModelConfig, LatentsThatMakeNoModelAreRefused) {
+  const auto latent_refusal = [](auto change) {
+    return refusal([&](ModelConfig& c) {
+      c.latent.on = true;
+      c.num_kv_heads = c.num_heads;
+      change(c);
+    });
+  };
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.latent.kv_lora_rank = 0; }),
+              HasSubstr("--kv-lora-rank is 0"));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.latent.kv_lora_rank = 7; }),
+              AllOf(HasSubstr("--kv-lora-rank is 7"), HasSubstr("even"), HasSubstr("Choose 8")));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.latent.qk_rope_head_dim = 3; }),
+              HasSubstr("--qk-rope-head-dim is 3"));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.latent.v_head_dim = 49; }),
+              AllOf(HasSubstr("--v-head-dim 49"), HasSubstr("at most 48")));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.num_kv_heads = 2; }),
+              AllOf(HasSubstr("4 --heads"), HasSubstr("--kv-heads is 2")));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.head_size = 8; }),
+              HasSubstr("Leave --head-dim"));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.qkv_bias = true; }),
+              HasSubstr("Leave --qkv-bias"));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.qk_norm = true; }),
+              HasSubstr("Leave --qk-norm"));
+}
+
 TEST(ModelConfig, HeadsMustDivideHidden) {
   EXPECT_THAT(refusal([](ModelConfig& c) { c.hidden_size = 130; }),
               AllOf(HasSubstr("--heads must divide --hidden"), HasSubstr("130 % 4 = 2")));
@@ -115,8 +171,8 @@ TEST(TokenPlaces, WithoutDocumentsThereAreNoBegins) {
 class CollectTest : public LayerTest {};
 
 TEST_F(CollectTest, KeepsTheOrderAndSkipsNullModules) {
-  const auto first = factory.norm(context(), "first");
-  const auto second = factory.norm(context(), "second");
+  const auto first = factory.norm(context(), {"first"});
+  const auto second = factory.norm(context(), {"second"});
   Module none;
   const std::vector<Parameter*> all =
       collect_parameters({second.get(), nullptr, &none, first.get()});

@@ -71,9 +71,9 @@ class AdamWTest : public test::RandomTest {
 };
 
 /// What one step should give, element by element.
-struct Expected {
-  Expected(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-           const Tensor& second_moment, const AdamWStep& c) {
+struct ExpectedUpdate {
+  ExpectedUpdate(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                 const Tensor& second_moment, const AdamWStep& c) {
     const std::vector<double> w = value.to_vector();
     const std::vector<double> g = grad.to_vector();
     const std::vector<double> m = first_moment.to_vector();
@@ -103,7 +103,7 @@ TEST_F(AdamWTest, OneStepEqualsThePaper) {
     const DType dtype = random.pick({DType::kF32, DType::kF64});
     draw(dtype);
     const AdamWStep c = constants();
-    const Expected expected(value, grad, first_moment, second_moment, c);
+    const ExpectedUpdate expected(value, grad, first_moment, second_moment, c);
     const std::vector<double> grad_before = grad.to_vector();
     adamw_into(value, grad, first_moment, second_moment, c);
     EXPECT_TRUE(all_near(first_moment, expected.first, expected.first_tolerance));

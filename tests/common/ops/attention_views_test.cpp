@@ -102,7 +102,7 @@ AttentionCase keys_of(const AttentionCase& in, Range range) {
   return part;
 }
 
-AttentionResult attend(const AttentionCase& in) {
+AttentionResult attend_views(const AttentionCase& in) {
   return attention(in.query, in.key, in.value, in.options());
 }
 
@@ -169,7 +169,7 @@ TEST_F(AttentionRangesTest, PartsMergedThroughTheirLogSumExpEqualTheWhole) {
   for (int round = 0; round < 10; ++round) {
     const AttentionCase in = draw(random.pick({DType::kF32, DType::kF64}));
     std::vector<AttentionResult> parts;
-    for (const Range range : cut(in.key.size(1))) parts.push_back(attend(keys_of(in, range)));
+    for (const Range range : cut(in.key.size(1))) parts.push_back(attend_views(keys_of(in, range)));
     const Merged merged(in, parts);
     const NaiveForward expected = naive_attention(in);
     const double parts_count = count_of(parts.size());
@@ -190,7 +190,7 @@ TEST_F(AttentionRangesTest, GradientsOfPartsWithTheGlobalResultsAddUpToTheWhole)
     const AttentionCase in = draw(random.pick({DType::kF32, DType::kF64}));
     SCOPED_TRACE(in.query.shape().str() + " " + in.key.shape().str());
     const Tensor d_output = random.tensor(device, in.query.shape(), in.query.dtype());
-    const AttentionResult whole = attend(in);
+    const AttentionResult whole = attend_views(in);
     const Tensor d_query = Tensor::zeros(device, in.query.shape(), in.query.dtype());
     const Tensor d_key = Tensor::empty(device, in.key.shape(), in.key.dtype());
     const Tensor d_value = Tensor::empty(device, in.key.shape(), in.key.dtype());

@@ -12,8 +12,8 @@ namespace ultra::ops {
 namespace {
 
 /// Loss, gradient and their largest errors, by plain loops in extended precision.
-struct Expected {
-  Expected(const Tensor& logits, const Tensor& targets, double normalizer) {
+struct ExpectedLoss {
+  ExpectedLoss(const Tensor& logits, const Tensor& targets, double normalizer) {
     const DType dtype = logits.dtype();
     const std::size_t vocab = logits.size(-1);
     const std::vector<double> x = logits.to_vector();
@@ -55,7 +55,7 @@ struct Expected {
 class CrossEntropyTest : public test::RandomTest {
  protected:
   void check(const Tensor& logits, const Tensor& targets, double normalizer) {
-    const Expected expected(logits, targets, normalizer);
+    const ExpectedLoss expected(logits, targets, normalizer);
     const double loss = cross_entropy_into_gradient(logits, targets, normalizer);
     EXPECT_NEAR(loss, expected.loss, expected.loss_tolerance) << logits.shape().str();
     EXPECT_TRUE(all_near(logits, expected.gradient, expected.tolerances)) << logits.shape().str();

@@ -23,8 +23,9 @@ struct Matrix {
 };
 
 /// The product by three loops, and the largest error that k products and sums may have.
-struct Expected {
-  Expected(const Matrix& a, const Matrix& b, const std::vector<double>& before, DType dtype) {
+struct ExpectedProduct {
+  ExpectedProduct(const Matrix& a, const Matrix& b, const std::vector<double>& before,
+                  DType dtype) {
     for (std::size_t i = 0; i < a.rows; ++i) {
       for (std::size_t j = 0; j < b.columns; ++j) {
         long double sum = before.empty() ? 0.0 : before[i * b.columns + j];
@@ -68,9 +69,9 @@ class MatmulTest : public test::RandomTest {
     const Tensor a = ta == Transpose::kNo ? matrix(m, k, dtype, gap) : matrix(k, m, dtype, gap);
     const Tensor b = tb == Transpose::kNo ? matrix(k, n, dtype, gap) : matrix(n, k, dtype, gap);
     const Tensor out = matrix(m, n, dtype, gap);
-    const Expected expected(Matrix(a, ta), Matrix(b, tb),
-                            write == Write::kAccumulate ? out.to_vector() : std::vector<double>(),
-                            dtype);
+    const ExpectedProduct expected(
+        Matrix(a, ta), Matrix(b, tb),
+        write == Write::kAccumulate ? out.to_vector() : std::vector<double>(), dtype);
     matmul_into(out, a, ta, b, tb, write);
     EXPECT_TRUE(all_near(out, expected.values, expected.tolerances))
         << a.shape().str() << " " << b.shape().str() << " gap " << gap;
@@ -123,7 +124,8 @@ TEST_F(MatmulTest, ATransposedColumnCountsAsARow) {
   const Tensor column = random.tensor(device, {5, 1}, DType::kF64);
   const Tensor b = random.tensor(device, {5, 3}, DType::kF64);
   const Tensor row = column.transpose(0, 1);  // [1, 5] with strides [1, 1]
-  const Expected expected(Matrix(row, Transpose::kNo), Matrix(b, Transpose::kNo), {}, DType::kF64);
+  const ExpectedProduct expected(Matrix(row, Transpose::kNo), Matrix(b, Transpose::kNo), {},
+                                 DType::kF64);
   EXPECT_TRUE(all_near(matmul(row, Transpose::kNo, b, Transpose::kNo), expected.values,
                        expected.tolerances));
   const Tensor out = Tensor::zeros(device, {3, 1}, DType::kF64).transpose(0, 1);
@@ -191,6 +193,38 @@ TEST_F(MatmulTest, AsMatrixFoldsTheLeadingDimensions) {
   EXPECT_EQ(as_matrix(Tensor::zeros(device, {0, 3, 4}, DType::kF32)).shape(), (Shape{0, 4}));
   EXPECT_EQ(as_matrix(Tensor::zeros(device, {2, 3, 0}, DType::kF32)).shape(), (Shape{6, 0}));
   EXPECT_THROW(static_cast<void>(as_matrix(x.transpose(0, 1))), ShapeError);
+}
+
+// Small whole numbers: every sum is exact, in whatever order.
+TEST_F(MatmulTest, ABiasIsAddedToEachRowAndItsGradientIsTheirSum) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const Shape shape{random.between(1, 3), random.between(1, 5), random.between(1, 9)};
+    const auto whole = [&](const Shape& of) {
+      const Tensor x = Tensor::empty(Device::cpu(), of, DType::kF64);
+      for (double& each : x.span<double>()) each = static_cast<double>(random.between(0, 6)) - 3;
+      return x;
+    };
+    const Tensor x = whole(shape);
+    const Tensor bias = whole({shape[2]});
+    const Tensor y = x.to(device).to(dtype).clone();
+    add_bias(y, bias.to(device).to(dtype));
+    const Tensor sum = whole({shape[2]});
+    const Tensor added = sum.to(device).to(accumulation_dtype(dtype)).clone();
+    const Tensor written = Tensor::empty(device, {shape[2]}, accumulation_dtype(dtype));
+    sum_rows_into(added, x.to(device).to(dtype), Write::kAccumulate);
+    sum_rows_into(written, x.to(device).to(dtype), Write::kOverwrite);
+    const std::vector<double> found = y.to(DType::kF64).to_vector();
+    const std::span<const double> in = x.span<double>();
+    for (std::size_t feature = 0; feature < shape[2]; ++feature) {
+      double rows = 0;
+      for (std::size_t at = feature; at < in.size(); at += shape[2]) {
+        rows += in[at];
+        EXPECT_EQ(found[at], in[at] + bias.span<double>()[feature]) << to_string(dtype);
+      }
+      EXPECT_EQ(written.to(DType::kF64).to_vector()[feature], rows);
+      EXPECT_EQ(added.to(DType::kF64).to_vector()[feature], rows + sum.span<double>()[feature]);
+    }
+  }
 }
 
 }  // namespace

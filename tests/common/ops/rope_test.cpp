@@ -1,4 +1,11 @@
+// Covers: common/ops/rope_scaling.hpp
+
 #include "common/ops/rope.hpp"
+
+#include <cmath>
+#include <numbers>
+#include <utility>
+#include <vector>
 
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
@@ -136,6 +143,52 @@ TEST_F(RopeTest, TheGradientIsTheRotationBack) {
   const Tensor d_x = d_y.clone();
   rope_into(d_x, t, positions, Rotation::kBackward);
   EXPECT_TRUE(test::gradients_match(random, f, {{"x", x, d_x}}));
+}
+
+// Llama 3.1's numbers: of waves in 8192 tokens, one and less are slowed down eightfold, four and more are
+// not, and in between the share that is not grows with their number.
+TEST_F(RopeTest, ScalingSlowsSlowRotationsDown) {
+  const RopeScaling scaling{.factor = 8, .original_positions = 8192};
+  const double one_wave = 2 * std::numbers::pi / 8192;
+  for (const auto& [waves, kept] : std::vector<std::pair<double, double>>{
+           {100, 1}, {4.01, 1}, {4, 1}, {2.5, 0.5}, {1.75, 0.25}, {1, 0}, {0.99, 0}, {1e-3, 0}}) {
+    const double frequency = waves * one_wave;
+    EXPECT_NEAR(scaling(frequency), frequency * (kept + (1 - kept) / 8), 1e-15 * frequency)
+        << waves;
+  }
+  constexpr std::size_t kHalf = 8;
+  const RopeTable table(device, DType::kF64, 2 * kHalf, 50, kTheta, scaling);
+  for (std::size_t i = 0; i < kHalf; ++i) {
+    const double angle = 49 * scaling(std::pow(kTheta, -static_cast<double>(i) / kHalf));
+    EXPECT_NEAR(table.sines().to_vector()[49 * kHalf + i], std::sin(angle), 1e-13);
+    EXPECT_NEAR(table.cosines().to_vector()[49 * kHalf + i], std::cos(angle), 1e-13);
+  }
+}
+
+// Where a part of each head is rotated, its halves stand in front of the head's halves, and turn as in a
+// head of that width alone; the others stay.
+TEST_F(RopeTest, APartOfAHeadTurnsAsIfItWereAlone) {
+  draw(DType::kF64);
+  const std::size_t half = x.size(3) / 2;
+  const std::size_t part = random.between(1, half);  // half of what is rotated
+  const Tensor alone =
+      Tensor::empty(device, {x.size(0), x.size(1), x.size(2), 2 * part}, DType::kF64);
+  const Tensor before = x.clone();
+  for (const std::size_t second : {0U, 1U}) {
+    alone.slice(3, {second * part, (second + 1) * part})
+        .copy_from(x.slice(3, {second * half, second * half + part}));
+  }
+  rope_into(x, RopeTable(device, DType::kF64, 2 * half, kPositions, kTheta, {}, 2 * part),
+            positions, Rotation::kForward);
+  rope_into(alone, RopeTable(device, DType::kF64, 2 * part, kPositions, kTheta), positions,
+            Rotation::kForward);
+  for (const std::size_t second : {0U, 1U}) {
+    const std::size_t at = second * half;
+    EXPECT_TRUE(test::all_equal(x.slice(3, {at, at + part}),
+                                alone.slice(3, {second * part, (second + 1) * part})));
+    EXPECT_TRUE(test::all_equal(x.slice(3, {at + part, at + half}),
+                                before.slice(3, {at + part, at + half})));
+  }
 }
 
 TEST_F(RopeTest, BadInputIsNamed) {

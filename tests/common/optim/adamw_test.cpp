@@ -191,7 +191,7 @@ TEST_F(AdamWTest, FindsTheMinimumOfAConvexProblem) {
   const Tensor minimum = random.tensor(device, {20}, DType::kF64, 2.0);
   std::vector<double> curvature(20);
   for (double& a : curvature) a = std::pow(10.0, random.uniform(-1.5, 1.5));
-  const WarmupCosine schedule{
+  const LearningRateSchedule schedule{
       .peak = 0.05, .warmup_steps = 20, .total_steps = kSteps, .final_fraction = 1e-4};
   Optimizer optimizer(adamw());
   for (std::size_t step = 1; step <= kSteps; ++step) {

@@ -11,6 +11,8 @@
 
 namespace ultra::optim::test {
 
+using namespace ultra::test;
+
 /// Row-major.
 using Matrix = std::vector<std::vector<double>>;
 

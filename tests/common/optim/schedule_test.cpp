@@ -17,59 +17,70 @@ namespace ultra::optim {
 namespace {
 
 /// A few operations on numbers below the peak.
-double tolerance(const WarmupCosine& schedule) {
+double tolerance(const LearningRateSchedule& schedule) {
   return test::rounding_bound(DType::kF64, 16, schedule.peak);
 }
 
-TEST(WarmupCosine, RisesLinearlyFromTheFirstStepToThePeak) {
-  const WarmupCosine schedule{.peak = 0.02, .warmup_steps = 4, .total_steps = 20};
+TEST(LearningRateSchedule, RisesLinearlyFromTheFirstStepToThePeak) {
+  const LearningRateSchedule schedule{.peak = 0.02, .warmup_steps = 4, .total_steps = 20};
   EXPECT_NEAR(schedule.at(1), 0.005, tolerance(schedule)) << "step 1 must not be wasted on zero";
   EXPECT_NEAR(schedule.at(2), 0.010, tolerance(schedule));
   EXPECT_NEAR(schedule.at(3), 0.015, tolerance(schedule));
   EXPECT_NEAR(schedule.at(4), 0.020, tolerance(schedule)) << "the peak is reached at its end";
 }
 
-TEST(WarmupCosine, FallsAlongHalfACosineToTheFinalFraction) {
-  const WarmupCosine schedule{
+TEST(LearningRateSchedule, FallsAlongHalfACosineToTheFinalFraction) {
+  const LearningRateSchedule schedule{
       .peak = 1.0, .warmup_steps = 10, .total_steps = 110, .final_fraction = 0.2};
   // cos(pi / 3) = 1/2, cos(pi / 2) = 0, cos(pi) = -1: 1/4, 1/2 and all of the way from 1 to 0.2.
   EXPECT_NEAR(schedule.at(10), 1.0, tolerance(schedule));
   EXPECT_NEAR(schedule.at(60), 0.6, tolerance(schedule));
   EXPECT_NEAR(schedule.at(110), 0.2, tolerance(schedule));
-  const WarmupCosine thirds{
+  const LearningRateSchedule thirds{
       .peak = 1.0, .warmup_steps = 0, .total_steps = 90, .final_fraction = 0.0};
   EXPECT_NEAR(thirds.at(30), 0.75, tolerance(thirds));
   EXPECT_NEAR(thirds.at(60), 0.25, tolerance(thirds));
   EXPECT_NEAR(thirds.at(90), 0.0, tolerance(thirds));
 }
 
-TEST(WarmupCosine, StaysAtTheFinalRateBeyondTheEnd) {
-  const WarmupCosine schedule{.peak = 0.5, .warmup_steps = 3, .total_steps = 30};
+TEST(LearningRateSchedule, StaysAtTheFinalRateBeyondTheEnd) {
+  const LearningRateSchedule schedule{.peak = 0.5, .warmup_steps = 3, .total_steps = 30};
   EXPECT_NEAR(schedule.at(31), 0.05, tolerance(schedule));
   EXPECT_NEAR(schedule.at(3000), 0.05, tolerance(schedule));
 }
 
-TEST(WarmupCosine, HasNoWarmUpWhenNoneIsAskedFor) {
-  const WarmupCosine schedule{.peak = 0.3, .warmup_steps = 0, .total_steps = 1};
+TEST(LearningRateSchedule, HasNoWarmUpWhenNoneIsAskedFor) {
+  const LearningRateSchedule schedule{.peak = 0.3, .warmup_steps = 0, .total_steps = 1};
   EXPECT_NEAR(schedule.at(1), 0.03, tolerance(schedule));
 }
 
-TEST(WarmupCosine, AWarmUpAsLongAsTheRunNeverFalls) {
-  const WarmupCosine schedule{.peak = 0.4, .warmup_steps = 8, .total_steps = 8};
+TEST(LearningRateSchedule, AWarmUpAsLongAsTheRunNeverFalls) {
+  const LearningRateSchedule schedule{.peak = 0.4, .warmup_steps = 8, .total_steps = 8};
   EXPECT_NEAR(schedule.at(7), 0.35, tolerance(schedule));
   EXPECT_EQ(schedule.at(8), 0.4);
-  const WarmupCosine longer{.peak = 0.4, .warmup_steps = 100, .total_steps = 8};
+  const LearningRateSchedule longer{.peak = 0.4, .warmup_steps = 100, .total_steps = 8};
   EXPECT_NEAR(longer.at(8), 0.032, tolerance(longer));
+}
+
+// Ten steps up, thirty on the height, ten down to a fifth.
+TEST(LearningRateSchedule, StaysAtThePeakUntilTheDecay) {
+  const LearningRateSchedule schedule{
+      .peak = 0.5, .warmup_steps = 10, .total_steps = 50, .final_fraction = 0.2, .decay_steps = 10};
+  EXPECT_NEAR(schedule.at(5), 0.25, tolerance(schedule));
+  for (const std::size_t step : {10U, 11U, 25U, 39U, 40U}) EXPECT_EQ(schedule.at(step), 0.5);
+  EXPECT_NEAR(schedule.at(45), 0.3, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(50), 0.1, tolerance(schedule));
+  EXPECT_NEAR(schedule.at(51), 0.1, tolerance(schedule));
 }
 
 class RandomSchedules : public test::RandomTest {};
 
 TEST_F(RandomSchedules, RiseThenFallAndEqualTheClosedForm) {
   for (int i = 0; i < 50; ++i) {
-    const WarmupCosine schedule{.peak = random.uniform(1e-5, 1.0),
-                                .warmup_steps = random.between(0, 40),
-                                .total_steps = random.between(41, 400),
-                                .final_fraction = random.uniform(0.0, 1.0)};
+    const LearningRateSchedule schedule{.peak = random.uniform(1e-5, 1.0),
+                                        .warmup_steps = random.between(0, 40),
+                                        .total_steps = random.between(41, 400),
+                                        .final_fraction = random.uniform(0.0, 1.0)};
     const auto warmup = static_cast<long double>(schedule.warmup_steps);
     const auto total = static_cast<long double>(schedule.total_steps);
     for (std::size_t step = 1; step <= schedule.total_steps; ++step) {

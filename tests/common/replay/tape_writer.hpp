@@ -12,6 +12,8 @@
 
 namespace ultra::replay::test {
 
+using namespace ultra::test;
+
 using gpu::EntryKind;
 using gpu::EventId;
 using gpu::ExchangeKind;

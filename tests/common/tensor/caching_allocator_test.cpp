@@ -150,7 +150,8 @@ TEST_F(CachingAllocatorTest, WhatTheSystemDoesNotHaveIsRefused) {
   allocator.release(used, 1000);
 }
 
-using enum gpu::StreamRole;
+using gpu::StreamRole::kCompute;
+constexpr gpu::StreamRole kExchange = gpu::StreamRole::kCommunication;
 
 /// The emulated device with a pool.
 class EmulatedPool {
@@ -181,9 +182,9 @@ TEST(StreamPool, AnotherStreamGetsAnotherBlock) {
   void* const block = device.pool.allocate(64, kCompute);
   device.writes(kCompute, block);
   device.pool.release(block, 64);
-  void* const other = device.pool.allocate(64, kCommunication);
+  void* const other = device.pool.allocate(64, kExchange);
   EXPECT_NE(other, block);
-  device.writes(kCommunication, other);
+  device.writes(kExchange, other);
   EXPECT_EQ(device.pool.reserved_bytes(), 128U);
   device.pool.release(other, 64);
 }
@@ -191,7 +192,7 @@ TEST(StreamPool, AnotherStreamGetsAnotherBlock) {
 TEST(StreamPool, AUseOnAnotherStreamThatNobodyToldIsFound) {
   EmulatedPool device;
   void* const block = device.pool.allocate(64, kCompute);
-  device.writes(kCommunication, block);
+  device.writes(kExchange, block);
   device.pool.release(block, 64);
   void* const next = device.pool.allocate(64, kCompute);
   EXPECT_EQ(next, block);
@@ -202,8 +203,8 @@ TEST(StreamPool, AUseOnAnotherStreamThatNobodyToldIsFound) {
 TEST(StreamPool, AUseOnAnotherStreamIsWaitedForByTheNextOwner) {
   EmulatedPool device;
   void* const block = device.pool.allocate(64, kCompute);
-  device.pool.used_on(block, kCommunication);
-  device.writes(kCommunication, block);
+  device.pool.used_on(block, kExchange);
+  device.writes(kExchange, block);
   device.pool.release(block, 64);
   void* const next = device.pool.allocate(64, kCompute);
   EXPECT_EQ(next, block);

@@ -43,6 +43,21 @@ TEST(Device, CreatesTheEmulatedDevice) {
   EXPECT_TRUE(device.runtime().host_can_read());
 }
 
+TEST(Device, TheEmulatedDevicePlaysAnH100WhereItIsAsked) {
+  const char* const kVariable = "ULTRA_EMULATED_CAPABILITY";
+  const char* const found = std::getenv(kVariable);
+  const std::string before = found == nullptr ? "" : found;
+  const auto capability = [&](const char* asked) {
+    setenv(kVariable, asked, 1);
+    return Device::create(DeviceKind::kEmulated).runtime().properties().compute_capability_major;
+  };
+  EXPECT_EQ(capability(""), 0);
+  EXPECT_EQ(capability("9"), 9);
+  EXPECT_THAT(message_of<ConfigError>([&] { capability("8"); }),
+              HasSubstr("ULTRA_EMULATED_CAPABILITY is '8', expected 9"));
+  setenv(kVariable, before.c_str(), 1);
+}
+
 TEST(Device, TheCpuHasNoStreams) {
   const Device device = Device::cpu();
   EXPECT_FALSE(has_streams(device.kind()));

@@ -1,6 +1,8 @@
 #include "common/tensor/philox.hpp"
 
 #include <array>
+#include <cmath>
+#include <numbers>
 
 #include "tests/support/toolbox.hpp"
 
@@ -175,6 +177,32 @@ TEST_F(PhiloxTest, AnyElementsOfAnyShardEqualThatRangeOfIt) {
     EXPECT_TRUE(test::all_equal(found, expected))
         << "elements [" << first << ", " << first + count << ") of a shard of "
         << part.shape().str() << " of " << part.global.str();
+  }
+}
+
+// More elements than one look at Ctrl-C lets pass, of rows that begin at odd and at even places.
+TEST_F(PhiloxTest, ManyElementsDrawnByAllCoresAreTheStreamsToo) {
+  const PhiloxStream stream(seed, "w");
+  const std::size_t rows = 2100 + random.between(0, 9);
+  const std::size_t columns = 2100 + random.between(0, 9);
+  const Range left{random.between(1, 50), columns - 1};
+  const Tensor part = Tensor::empty(device, {rows, left.size()}, DType::kF64);
+  fill_normal(part, {rows, columns}, std::vector<Range>{{0, rows}, left}, stream, 1.0);
+  const std::size_t step = random.pick({97U, 101U, 103U});
+  for (std::size_t i = 0; i < part.numel(); i += step) {
+    const std::size_t index = i / left.size() * columns + left.begin + i % left.size();
+    ASSERT_EQ(part.span<double>()[i], stream.normal(index)) << i;
+  }
+}
+
+// Box-Muller, each number by itself, from the words of the published generator.
+TEST_F(PhiloxTest, NormalNumbersAreThoseOfBoxAndMuller) {
+  const PhiloxStream stream(seed, "w");
+  for (std::uint64_t i = 0; i < 20'000; ++i) {
+    const double u = stream.uniform(i / 2 * 2);
+    const double angle = 2.0 * std::numbers::pi * stream.uniform(i / 2 * 2 + 1);
+    const double turned = i % 2 == 0 ? std::cos(angle) : std::sin(angle);
+    ASSERT_EQ(stream.normal(i), std::sqrt(-2.0 * std::log(u)) * turned) << i;
   }
 }
 

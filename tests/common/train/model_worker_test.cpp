@@ -67,8 +67,8 @@ class OtherGroup : public nn::FactoryWrapper {
  public:
   using FactoryWrapper::FactoryWrapper;
   std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
-                                  const std::string& name) override {
-    auto norm = inner().norm(context, name);
+                                  const nn::NormSpec& spec) override {
+    auto norm = inner().norm(context, spec);
     norm->parameters()[0]->set_data_group("norms");
     return norm;
   }

@@ -17,7 +17,6 @@ namespace ultra::train {
 namespace {
 
 using ::testing::HasSubstr;
-using ultra::test::message_of;
 
 /// The first of two ranks takes the larger half; all make as many passes as that one needs.
 PlanRules unequal_rules() {
@@ -88,9 +87,9 @@ TEST(Groups, AreKnownByNameInTheirOrder) {
     EXPECT_EQ(groups.at("data").size(), 1);
     ASSERT_EQ(groups.all().size(), 2U);
     EXPECT_EQ(groups.all()[0].first, "heads");
-    EXPECT_THAT(message_of<InternalError>([&] { groups.add("heads", world); }),
+    EXPECT_THAT(test::message_of<InternalError>([&] { groups.add("heads", world); }),
                 HasSubstr("two groups are called 'heads'"));
-    EXPECT_THAT(message_of<InternalError>([&] { static_cast<void>(groups.at("experts")); }),
+    EXPECT_THAT(test::message_of<InternalError>([&] { static_cast<void>(groups.at("experts")); }),
                 HasSubstr("no group 'experts' of ranks, but 'heads', 'data'"));
   });
 }

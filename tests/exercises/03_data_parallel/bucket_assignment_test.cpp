@@ -3,6 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
@@ -127,6 +129,54 @@ TEST_F(BucketAssignment, NoBucketEndsWhileTheNextParameterFits) {
     }
     EXPECT_EQ(buckets.size(), fewest_buckets(q)) << "the fewest that the order allows";
   });
+}
+
+TEST_F(BucketAssignment, SeveralKindsFillBucketsOfTheirOwn) {
+  for (int trial = 0; trial < 200 && !HasFailure(); ++trial) {
+    const Question q = draw();
+    std::vector<std::size_t> kinds;
+    const std::size_t most = random.between(1, 3);
+    for (std::size_t i = 0; i < q.counts.size(); ++i) kinds.push_back(random.between(1, most) * 7);
+    const std::vector<Bucket> buckets = assign_buckets_by_kind(q.counts, kinds, q.capacity);
+    SCOPED_TRACE(fmt::format("{} of kinds {}{}", q.str(), fmt::join(kinds, ", "), text(buckets)));
+    std::size_t in_all = 0;
+    for (const std::size_t kind : std::set(kinds.begin(), kinds.end())) {
+      Question alone{.counts = {}, .capacity = q.capacity};
+      std::vector<std::size_t> expected;  // backward order
+      for (std::size_t i = q.counts.size(); i-- > 0;) {
+        if (kinds[i] != kind) continue;
+        expected.push_back(i);
+        alone.counts.push_back(q.counts[i]);
+      }
+      std::vector<std::size_t> found;
+      std::size_t of_kind = 0;
+      for (const Bucket& bucket : buckets) {
+        ASSERT_FALSE(bucket.parameters.empty()) << "Hint: a bucket begins with a parameter.";
+        if (kinds.at(bucket.parameters[0]) != kind) continue;
+        ++of_kind;
+        found.insert(found.end(), bucket.parameters.begin(), bucket.parameters.end());
+        ASSERT_EQ(bucket.count, elements_of(bucket.parameters, q)) << "Hint: count the elements.";
+        if (bucket.parameters.size() == 1) continue;
+        EXPECT_LE(bucket.count, q.capacity) << "Hint: too large: see the test of one kind.";
+      }
+      EXPECT_EQ(found, expected)
+          << "Hint: a bucket has parameters of one kind, all of that kind are "
+             "in buckets, and their numbers are those of the model.";
+      EXPECT_EQ(of_kind, fewest_buckets(alone)) << "Hint: another kind does not close a bucket.";
+      in_all += of_kind;
+    }
+    EXPECT_EQ(in_all, buckets.size());
+  }
+}
+
+TEST_F(BucketAssignment, TheBucketThatIsFullFirstComesFirst) {
+  const std::vector<std::size_t> counts = {1, 1, 1, 1, 1, 1};
+  const std::vector<std::size_t> kinds = {0, 1, 1, 1, 1, 0};
+  // The bucket of 5 is begun first, and waits for 0.
+  const std::vector<Bucket> expected = {{{4, 3}, 2}, {{2, 1}, 2}, {{5, 0}, 2}};
+  const std::vector<Bucket> found = assign_buckets_by_kind(counts, kinds, 2);
+  EXPECT_EQ(found, expected)
+      << text(found) << "\nHint: a bucket is full with the last gradient that it waits for.";
 }
 
 TEST_F(BucketAssignment, WorkedByHand) {

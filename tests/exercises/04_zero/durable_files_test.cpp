@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "tests/exercises/04_zero/disk_checkpoint.hpp"
+#include "tests/exercises/04_zero/disk/disk_checkpoint.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 

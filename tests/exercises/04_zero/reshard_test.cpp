@@ -18,6 +18,14 @@ void expect_copies(const Question& q) {
                                  << hint_for(q, found);
 }
 
+void expect_copies(const RowQuestion& q) {
+  const std::vector<PieceCopy> found = copies_from_rows(q.stored, q.wanted);
+  const std::vector<PieceCopy> expected = walk(q);
+  EXPECT_TRUE(found == expected) << q.str() << "\nfound:   " << text(found)
+                                 << "\nexpected:" << text(expected) << "\n"
+                                 << hint_for(q, found);
+}
+
 class ReshardTest : public ultra::test::RandomTest {
  protected:
   /// Ranges one after the other that cover [0, count): some may be empty.
@@ -35,6 +43,30 @@ class ReshardTest : public ultra::test::RandomTest {
     for (std::size_t i = values.size(); i > 1; --i) {
       std::swap(values[i - 1], values[random.between(0, i - 1)]);
     }
+  }
+
+  /// A matrix whose columns are cut between ranks, each of which may have cut its rows in two.
+  RowQuestion draw_columns() {
+    const std::size_t rows = random.between(1, 8);
+    const std::size_t columns = random.between(1, 12);
+    const std::size_t before = random.between(0, 5);  // another matrix, stored in one piece
+    RowQuestion question;
+    if (before > 0) question.stored.push_back({.first_row = {0, before}});
+    for (const Range& part : cut(columns, random.between(1, 4))) {
+      if (part.size() == 0 || random.between(0, 5) == 0) continue;
+      const std::size_t half = random.between(0, rows);
+      for (const Range& some : {Range{0, half}, Range{half, rows}}) {
+        const std::size_t offset = before + some.begin * columns;
+        if (some.size() == 0) continue;
+        question.stored.push_back({.first_row = {offset + part.begin, offset + part.end},
+                                   .rows = some.size(),
+                                   .stride = columns});
+      }
+    }
+    shuffle(question.stored);
+    const std::size_t end = random.between(0, before + rows * columns);
+    question.wanted = {random.between(0, end), end};
+    return question;
   }
 
   /// Pieces in any order, some of them not stored; any part of the tensor is wanted.
@@ -83,6 +115,25 @@ TEST_F(ReshardTest, Ends) {
       {{{6, 7}, {5, 6}, {4, 5}, {3, 4}}, {3, 7}}  // one element each, from the last to the first
   };
   for (const Question& question : questions) expect_copies(question);
+}
+
+TEST_F(ReshardTest, RowsOfAMatrixThatIsCutBetweenColumns) {
+  for (int i = 0; i < 2000 && !HasFailure(); ++i) expect_copies(draw_columns());
+}
+
+// A matrix [3, 5] on two ranks: one has columns 0 to 1, the other 2 to 4. A flat shard wants [4, 12).
+TEST_F(ReshardTest, RowsWorkedByHand) {
+  const RowQuestion question{.stored = {{.first_row = {2, 5}, .rows = 3, .stride = 5},
+                                        {.first_row = {0, 2}, .rows = 3, .stride = 5}},
+                             .wanted = {4, 12}};
+  const std::vector<PieceCopy> expected = {{.piece = 0, .from = 2, .to = 0, .count = 1},
+                                           {.piece = 1, .from = 2, .to = 1, .count = 2},
+                                           {.piece = 0, .from = 3, .to = 3, .count = 3},
+                                           {.piece = 1, .from = 4, .to = 6, .count = 2}};
+  const std::vector<PieceCopy> found = copies_from_rows(question.stored, question.wanted);
+  EXPECT_TRUE(found == expected) << question.str() << "\nfound:   " << text(found)
+                                 << "\nexpected:" << text(expected) << "\n"
+                                 << hint_for(question, found);
 }
 
 /// What some ranks write is read by more or fewer ranks whose shards are cut differently.

@@ -45,6 +45,43 @@ inline std::vector<PieceCopy> walk(const Question& q) {
   return copies;
 }
 
+/// Pieces of rows that are stored, and what one rank wants.
+struct RowQuestion {
+  std::vector<PieceRows> stored;
+  Range wanted;
+
+  [[nodiscard]] std::string str() const {
+    std::string all = fmt::format("wanted [{}, {}) of pieces", wanted.begin, wanted.end);
+    for (const PieceRows& piece : stored) {
+      all += fmt::format(" {} x [{}, {}) + {}", piece.rows, piece.first_row.begin,
+                         piece.first_row.end, piece.stride);
+    }
+    return all;
+  }
+};
+
+/// Walks over what is wanted; a copy ends with its row.
+inline std::vector<PieceCopy> walk(const RowQuestion& q) {
+  std::vector<PieceCopy> copies;
+  for (std::size_t element = q.wanted.begin; element < q.wanted.end; ++element) {
+    for (std::size_t piece = 0; piece < q.stored.size(); ++piece) {
+      std::size_t stored = 0;  // elements of the piece before this one
+      for (std::size_t row = 0; row < q.stored[piece].rows; ++row) {
+        const Range& first = q.stored[piece].first_row;
+        for (std::size_t i = 0; i < first.size(); ++i, ++stored) {
+          if (first.begin + row * q.stored[piece].stride + i != element) continue;
+          if (i == 0 || element == q.wanted.begin) {
+            copies.push_back(
+                {.piece = piece, .from = stored, .to = element - q.wanted.begin, .count = 0});
+          }
+          ++copies.back().count;
+        }
+      }
+    }
+  }
+  return copies;
+}
+
 inline std::string text(const std::vector<PieceCopy>& copies) {
   std::string all;
   for (const PieceCopy& copy : copies) {
@@ -126,6 +163,32 @@ inline std::string hint_for(const Question& q, const std::vector<PieceCopy>& fou
   }
   return "Hint: a copy is what a piece and the wanted elements have in common, from the larger of "
          "the two beginnings to the smaller of the two ends.";
+}
+
+/// What copies of rows look like after a typical mistake.
+inline std::string hint_for(const RowQuestion& q, const std::vector<PieceCopy>& found) {
+  const std::vector<PieceCopy> expected = walk(q);
+  if (by_place(found) == expected) {
+    return "Hint: copies of several pieces take turns, row by row: the order is that of the "
+           "tensor.";
+  }
+  std::vector<PieceCopy> gaps = expected;
+  for (PieceCopy& copy : gaps) {
+    if (copy.piece >= q.stored.size()) continue;
+    const PieceRows& piece = q.stored[copy.piece];
+    copy.from =
+        copy.from / piece.first_row.size() * piece.stride + copy.from % piece.first_row.size();
+  }
+  if (by_place(found) == gaps) {
+    return "Hint: the gaps between rows are in the tensor, not in the piece: in it row r begins "
+           "after r whole rows.";
+  }
+  if (found.size() < expected.size()) {
+    return "Hint: rows are missing: the first that may be wanted is the first that does not end "
+           "before the wanted elements begin, and none after it is left out.";
+  }
+  return "Hint: a row is a piece of its own for copies_for(): say afterwards whose row it was, and "
+         "where it begins in its piece.";
 }
 
 }  // namespace ultra::zero::test

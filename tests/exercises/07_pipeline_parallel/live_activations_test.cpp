@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/support/random.hpp"
 
@@ -23,6 +25,10 @@ constexpr const char* kWeight =
 constexpr const char* kPeak = "Hint: asked for is the most at a time, not what is left at the end.";
 constexpr const char* kChunks =
     "Hint: a micro-batch has activations in every chunk that it has passed.";
+
+constexpr const char* kSplit =
+    "Hint: B lets go of what W does not need; W of the rest; a whole backward pass of both.";
+constexpr const char* kOfChunk = "Hint: each chunk has bytes of its own: chunks[action.chunk].";
 
 class LiveActivations : public ultra::test::RandomTest {
  protected:
@@ -84,6 +90,52 @@ TEST_F(LiveActivations, OfRandomLists) {
     std::string text;
     for (const Action& action : list) text += action.str() + " ";
     EXPECT_EQ(peak_live_activations(list), peak) << text << "\n" << kWeight << "\n" << kPeak;
+  }
+}
+
+TEST_F(LiveActivations, BytesThatCanBeCountedByHand) {
+  using enum ActionKind;
+  EXPECT_EQ(peak_saved_bytes({}, {}), 0.0);
+  const std::vector<SavedBytes> two = {{.by_forward = 10, .for_weights = 4},
+                                       {.by_forward = 3, .for_weights = 1}};
+  // 10, 4 behind B0, 14 with F1, 8 behind B1, 4, 0.
+  const train::StepSchedule split = {{kForward, 0},        {kBackwardInput, 0},
+                                     {kForward, 1},        {kBackwardInput, 1},
+                                     {kBackwardWeight, 0}, {kBackwardWeight, 1}};
+  EXPECT_EQ(peak_saved_bytes(split, two), 14.0) << kSplit;
+  // 10, 13, 10, 0, 10, 13.
+  const train::StepSchedule chunks = {{kForward, 0, 0},  {kForward, 0, 1}, {kBackward, 0, 1},
+                                      {kBackward, 0, 0}, {kForward, 1, 0}, {kForward, 1, 1}};
+  EXPECT_EQ(peak_saved_bytes(chunks, two), 13.0) << kOfChunk << "\n" << kSplit;
+}
+
+// A second account: what each micro-batch keeps in each chunk behind each pass, added up afresh.
+TEST_F(LiveActivations, BytesOfRandomLists) {
+  for (int round = 0; round < 100; ++round) {
+    const auto [list, peak] = draw(random.between(1, 8), random.between(1, 2));
+    std::vector<SavedBytes> chunks;
+    for (int chunk = 0; chunk < 2; ++chunk) {
+      const auto for_weights = static_cast<double>(random.between(0, 50));
+      chunks.push_back({for_weights + static_cast<double>(random.between(1, 50)), for_weights});
+    }
+    std::map<std::pair<std::size_t, std::size_t>, double> kept;
+    double most = 0;
+    std::string text;
+    for (const Action& action : list) {
+      text += action.str() + " ";
+      const SavedBytes& saved = chunks[action.chunk];
+      kept[{action.micro_batch, action.chunk}] =
+          action.kind == ActionKind::kForward         ? saved.by_forward
+          : action.kind == ActionKind::kBackwardInput ? saved.for_weights
+                                                      : 0.0;
+      double all = 0;
+      for (const auto& [where, bytes] : kept) all += bytes;
+      most = std::max(most, all);
+    }
+    EXPECT_EQ(peak_saved_bytes(list, chunks), most) << text << "\n" << kSplit << "\n" << kOfChunk;
+    // All bytes for the weights: the count of activations, in bytes.
+    const std::vector<SavedBytes> ones(2, {.by_forward = 1, .for_weights = 1});
+    EXPECT_EQ(peak_saved_bytes(list, ones), static_cast<double>(peak)) << kSplit;
   }
 }
 

@@ -2,8 +2,11 @@
 #include "chapters/08_expert_parallel/dispatch_counts.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "tests/support/random.hpp"
@@ -20,6 +23,11 @@ constexpr const char* kLocal =
     "Hint: a local expert gets rows from every rank: add them up over the ranks.";
 constexpr const char* kTraffic =
     "Hint: one all-to-all of one i32 per expert is enough, and none on one rank.";
+
+constexpr const char* kSegments =
+    "Hint: segment [rank, expert] keeps its place in all three lists; where it begins is counted "
+    "in "
+    "two orders.";
 
 class DispatchCountsTest : public ultra::test::RandomTest {
  protected:
@@ -78,6 +86,39 @@ TEST_F(DispatchCountsTest, CountsOfAnEarlierPassAreTheSame) {
     const DispatchCounts counts = dispatch_counts(own, ep);
     EXPECT_EQ(counts_of(own, counts.received, 2), counts) << kReceive;
   });
+}
+
+// Rows are told apart by whom they come from and whom they are for. Sorted by the expert, with ranks in
+// their order, they are what the experts need.
+TEST_F(DispatchCountsTest, SegmentsMoveEveryRowIntoTheOrderOfTheExperts) {
+  for (int trial = 0; trial < 100 && !HasFailure(); ++trial) {
+    const std::size_t ranks = random.between(1, 5);
+    const std::size_t local = random.between(1, 4);
+    const std::vector<std::size_t> received = draw(1, ranks * local).at(0);
+    SCOPED_TRACE(fmt::format("{} ranks, {} experts here; received {}", ranks, local,
+                             fmt::join(received, ", ")));
+    std::vector<std::pair<std::size_t, std::size_t>> arrived;  // expert and rank of each row
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      arrived.insert(arrived.end(), received[i], {i % local, i / local});
+    }
+    auto expected = arrived;
+    std::ranges::stable_sort(expected);
+    const RowSegments found =
+        row_segments(counts_of(std::vector<std::size_t>(ranks * local, 0), received, ranks));
+    ASSERT_EQ(found.rows, received) << kSegments;
+    ASSERT_EQ(found.by_ranks.size(), received.size()) << kSegments;
+    ASSERT_EQ(found.by_experts.size(), received.size()) << kSegments;
+    auto moved = std::vector<std::pair<std::size_t, std::size_t>>(arrived.size(), {99, 99});
+    for (std::size_t i = 0; i < received.size(); ++i) {
+      const std::size_t last = std::max(found.by_ranks.at(i), found.by_experts.at(i)) + received[i];
+      ASSERT_LE(last, arrived.size()) << kSegments << " Segment " << i << " ends after all rows.";
+      for (std::size_t row = 0; row < received[i]; ++row) {
+        moved.at(found.by_experts.at(i) + row) = arrived.at(found.by_ranks.at(i) + row);
+      }
+    }
+    EXPECT_EQ(moved, expected) << kSegments
+                               << " {expert, rank} of each row; 99: nothing came there";
+  }
 }
 
 }  // namespace

@@ -75,6 +75,15 @@ TEST_F(LayoutMemoryTest, ZeroSharesThePaperBytes) {
   EXPECT_NEAR(states(ZeroStage::kParameters), 16.0 / 64, 1e-9) << kStates;
 }
 
+TEST_F(LayoutMemoryTest, EachGroupOfReplicasHoldsACopy) {
+  const Question q = question("llama-8b", 4096, 64);
+  const std::size_t copies = random.pick({2U, 4U, 8U});
+  const StageMemory in_groups = of(q, {.dp = 64, .copies = copies}, 0);
+  const StageMemory of_all = of(q, {.dp = 64 / copies}, 0);
+  EXPECT_DOUBLE_EQ(in_groups.optimizer, of_all.optimizer)
+      << kStates << " Layout::copies groups share nothing with each other.";
+}
+
 TEST_F(LayoutMemoryTest, SequencesSharedShareStatesToo) {
   const Question q = question("llama-8b", 32768, 16);
   const StageMemory data = of(q, {.dp = 8}, 0);

@@ -74,6 +74,44 @@ TEST_F(PlainOperations, SumsOfSquaresHaveOneOrder) {
   }
 }
 
+// 32 bytes of a sector hold eight floats, and a warp's loads of 16 bytes touch sixteen sectors: each
+// element's byte moves once, and no load is narrower but for what is left at the end.
+TEST_F(PlainOperations, SumsOfSquaresReadPacksOfEveryType) {
+  const auto check = [&]<class T>(T, std::size_t count, std::size_t first) {
+    const auto x = eighths<T>("x", count + first);
+    Checked<double> partials("partials", partial_sums(count));
+    Checked<double> sum("sum", 1);
+    simt::Report report;
+    sum_of_squares<kChecked>(sum.data(), {number_of<T>(), x.data() + first}, count, partials.data(),
+                             Write::kOverwrite, {.report = &report});
+    double expected = 0;
+    const std::vector<double> values = values_of(x);
+    for (std::size_t i = first; i < count + first; ++i) {
+      expected += values[i] * values[i];
+    }
+    EXPECT_EQ(sum.download().front(), expected) << count << " from " << first;
+    return report;
+  };
+  for (const std::size_t count : {std::size_t{8 * 8192}, std::size_t{8 * 8192 + 3}}) {
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+      check(float{}, count, first);
+      check(double{}, count, first);
+      check(simt::bf16{}, count, first);
+      check(simt::half{}, count, first);
+    }
+  }
+  // Of the first launch: as many sectors as the elements fill, in loads of 16 bytes.
+  const simt::Report report = check(float{}, 8 * 8192, 0);
+  std::uint64_t sectors = 0;
+  for (const simt::Site& site : report.sites) {
+    if (site.kind == simt::AccessKind::kGlobalLoad && site.size == 16) {
+      sectors += site.sectors;
+      EXPECT_EQ(site.sectors_per_request(), 16.0);
+    }
+  }
+  EXPECT_EQ(sectors, 4U * 8 * 8192 / 32);
+}
+
 TEST_F(PlainOperations, ProductsOfAnyShape) {
   const std::size_t m = 9;
   const std::size_t n = 35;

@@ -131,6 +131,42 @@ TEST_F(PlainCopy, FollowsTheStridesOfBothSides) {
   }
 }
 
+// [seq, heads, head_dim] to [heads, seq, head_dim], as attention's kernels want it, and the bytes of the
+// sectors that move: each once, in accesses of 16 bytes where a head's elements fill such.
+TEST_F(PlainCopy, HeadsMoveInPiecesWhereTheyHaveThem) {
+  constexpr std::size_t kSeq = 64;
+  constexpr std::size_t kHeads = 3;
+  const auto check = [&](std::size_t head_dim, std::size_t first, bool has_pieces) {
+    const std::size_t count = kSeq * kHeads * head_dim;
+    const auto from = eighths<simt::bf16>("from", count + first);
+    Checked<simt::bf16> to("to", count);
+    const Layout there{
+        .rank = 3, .extents = {kHeads, kSeq, head_dim}, .strides = {kSeq * head_dim, head_dim, 1}};
+    const Layout here{.rank = 3,
+                      .extents = {kHeads, kSeq, head_dim},
+                      .strides = {head_dim, kHeads * head_dim, 1}};
+    simt::Report report;
+    copy<kChecked>(target(to), there, {Number::kBf16, from.data() + first}, here,
+                   {.report = &report});
+    const std::vector<double> given = values_of(from);
+    const std::vector<double> found = values_of(to);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t head = i / (kSeq * head_dim);
+      const std::size_t token = i / head_dim % kSeq;
+      EXPECT_EQ(found[i], given[first + (token * kHeads + head) * head_dim + i % head_dim]);
+    }
+    for (const simt::Site& site : report.sites) {
+      EXPECT_EQ(site.size, has_pieces ? 16U : 2U) << head_dim << " from " << first;
+    }
+    return 32 * (report.total(simt::AccessKind::kGlobalLoad).sectors +
+                 report.total(simt::AccessKind::kGlobalStore).sectors);
+  };
+  EXPECT_EQ(check(32, 0, true), 2U * 2 * kSeq * kHeads * 32);
+  check(8, 0, true);
+  check(12, 0, false);
+  check(32, 1, false);
+}
+
 template <typename To, typename From>
 void expect_converted(const Checked<From>& from) {
   Checked<To> to("to", from.size());

@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import disassembly  # noqa: E402  (a folder of plain modules, not a package)
 
 SKIPPED = 77
-PRODUCT, POWER, WAIT = "HGMMA", "MUFU.EX2", "WARPGROUP.DEPBAR"
+PRODUCT, POWER, WAIT = ("HGMMA", "QGMMA"), "MUFU.EX2", "WARPGROUP.DEPBAR"
 SLOW = ("MEMBAR.ALL.GPU", "MEMBAR.SC", "CCTL")
 ATTENTION = ("kernels/ladders/attention/attention_bf16/hopper/04_warpgroups.cu",
              "kernels/ladders/attention/attention_bf16/hopper/05_ping_pong.cu",
@@ -30,6 +30,8 @@ GRADIENTS = "kernels/ladders/attention/attention_backward_bf16/hopper/02_one_ker
 GRADIENT_POWERS = 32  # a thread has 32 scores of a tile of 64 x 64
 KEYS, QUERIES, PRODUCTS = 64, 64, 5  # of a warpgroup in one step
 EIGHT_BITS = "kernels/ladders/matmul/matmul_fp8/02_tensor_cores.cu"
+EIGHT_BITS_WGMMA = "kernels/ladders/matmul/matmul_fp8/hopper/03_wgmma.cu"
+GROUP = (64, 128, 128)  # rows and columns of a warpgroup's sums, products in a sum before its promotion
 ATTENTION_POWERS = 66  # a thread has 64 scores of a tile of 64 x 128, and two rows to shrink
 
 
@@ -69,7 +71,7 @@ def faults_of_attention(functions, source):
 
 def multiplications(loop):
     """What the products of a loop multiply, in elements m x n x k."""
-    shapes = [re.match(rf"{PRODUCT}\.(\d+)x(\d+)x(\d+)", entry.opcode) for entry in loop]
+    shapes = [re.match(r"[HQ]GMMA\.(\d+)x(\d+)x(\d+)", entry.opcode) for entry in loop]
     return sum(math.prod(map(int, shape.groups())) for shape in shapes if shape)
 
 
@@ -140,6 +142,24 @@ def faults_of_eight_bits(functions, source):
                    "fp16 any more; correct the rung's comment and matmul.md")
 
 
+def faults_of_groups(functions, source):
+    """Nothing is converted; a group is multiplied at a stretch, waited for once, and promoted by one
+    multiplication and addition for each of a thread's 64 sums."""
+    for name, body in functions.items():
+        for entry in body:
+            if entry.opcode.startswith(("HMMA", "HGMMA", "F2FP.F16.E4M3")):
+                yield f"{source}: {name}: {entry.opcode}: a product that is not of fp8"
+        for loop in product_loops(body, source):
+            opcodes = [entry.opcode for entry in loop]
+            found = {"multiplied": multiplications(loop),
+                     "waits": sum(opcode.startswith(WAIT) for opcode in opcodes),
+                     "promotions": sum(opcode.startswith("FFMA") for opcode in opcodes)}
+            expected = {"multiplied": math.prod(GROUP), "waits": 1,
+                        "promotions": GROUP[0] * GROUP[1] // 128}
+            if found != expected:
+                yield f"{source}: {name}: a group: {found}, expected {expected}"
+
+
 def main():
     nvcc = sys.argv[1] if len(sys.argv) > 1 else ""
     if not pathlib.Path(nvcc).is_file():
@@ -165,6 +185,8 @@ def main():
             faults += faults_of_turns(functions, source)
         if source == GRADIENTS:
             faults += faults_of_gradients(functions, source)
+        if source == EIGHT_BITS_WGMMA:
+            faults += faults_of_groups(functions, source)
         if source in STORED_BY_TMA:
             faults += faults_of_stores(functions, source)
     faults += faults_of_eight_bits(

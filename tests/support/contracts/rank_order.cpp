@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -44,6 +45,16 @@ T combined(ReduceOp op, T a, T b) {
   }
 }
 
+/// x_0 to x_{n-1} in one order.
+template <class T>
+T combined(ReduceOp op, std::span<const T> x, RankOrder order) {
+  if (x.size() == 1) return x.front();
+  // All but the last one; or the largest power of two of ranks that leaves others.
+  const std::size_t left =
+      order == RankOrder::kOneByOne ? x.size() - 1 : std::bit_ceil(x.size()) / 2;
+  return combined(op, combined(op, x.first(left), order), combined(op, x.subspan(left), order));
+}
+
 /// `parts` chunks of [0, count), cut at random places.
 Chunks random_cuts(Random& random, std::size_t count, int parts) {
   std::vector<std::size_t> counts;
@@ -58,8 +69,9 @@ Chunks random_cuts(Random& random, std::size_t count, int parts) {
 template <class T>
 class OrderTrial {
  public:
-  OrderTrial(Random& random, int size, std::size_t count, DType dtype)
+  OrderTrial(Random& random, int size, std::size_t count, DType dtype, RankOrder order)
       : dtype_(dtype),
+        order_(order),
         pieces_(random_cuts(random, count, 3)),
         chunks_(Chunks::even({0, count}, size)) {
     for (int r = 0; r < size; ++r) {
@@ -102,11 +114,11 @@ class OrderTrial {
   }
 
   std::vector<T> expected_of(ReduceOp op) const {
-    std::vector<T> result = inputs_.front();
+    std::vector<T> result(inputs_.front().size());
     for (std::size_t i = 0; i < result.size(); ++i) {
-      for (std::size_t r = 1; r < inputs_.size(); ++r) {
-        result[i] = combined(op, result[i], inputs_[r][i]);
-      }
+      std::vector<T> of_ranks;
+      for (const std::vector<T>& input : inputs_) of_ranks.push_back(input[i]);
+      result[i] = combined(op, std::span<const T>(of_ranks), order_);
       if (op == ReduceOp::kAverage) result[i] /= static_cast<T>(inputs_.size());
     }
     return result;
@@ -126,6 +138,7 @@ class OrderTrial {
 
   Device device_ = Device::cpu();
   DType dtype_;
+  RankOrder order_;
   Chunks pieces_;
   Chunks chunks_;
   std::vector<std::vector<T>> inputs_;  // by rank
@@ -133,8 +146,8 @@ class OrderTrial {
 
 template <class T>
 std::string faults_of(const RankOptions& options, int size, std::size_t count, DType dtype,
-                      Random& random) {
-  const OrderTrial<T> trial(random, size, count, dtype);
+                      Random& random, RankOrder order) {
+  const OrderTrial<T> trial(random, size, count, dtype, order);
   std::vector<std::string> faults(static_cast<std::size_t>(size));
   run_ranks(
       size,
@@ -151,14 +164,14 @@ std::string faults_of(const RankOptions& options, int size, std::size_t count, D
 
 ::testing::AssertionResult reduces_in_rank_order(
     std::shared_ptr<const comm::CollectiveAlgorithms> algorithms, int size, std::size_t count,
-    DType dtype, Random& random) {
+    DType dtype, Random& random, RankOrder order) {
   RankOptions options;
   options.timeout = std::chrono::seconds(20);
   options.algorithms = std::move(algorithms);
   const auto run = dtype == DType::kF32   ? faults_of<float>
                    : dtype == DType::kF64 ? faults_of<double>
                                           : faults_of<std::int32_t>;
-  const std::string faults = run(options, size, count, dtype, random);
+  const std::string faults = run(options, size, count, dtype, random, order);
   if (faults.empty()) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << faults;
 }

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "common/checkpoint/safetensors/safetensors_header.hpp"
 #include "common/nn/model.hpp"
 
@@ -91,7 +91,7 @@ LlamaWeights write_llama_folder(const TemporaryFolder& parent, const std::string
       bytes += stored_bytes(weights.back().back(), spec.type);
     }
   }
-  parent.write(name + "/config.json", checkpoint::llama_config_json(spec.model, DType::kF32));
+  parent.write(name + "/config.json", checkpoint::model_config_json(spec.model, DType::kF32));
   if (spec.files == 1) {
     parent.write(name + "/model.safetensors", file_of(specs[0], data));
     return weights;

@@ -35,7 +35,8 @@ void expect_near_losses(const RankRun& actual, const RankRun& expected, double r
 /// @brief Gradient norms within a relative distance: ranks add the squares of their parts up.
 void expect_near_norms(const RankRun& actual, const RankRun& expected, double relative);
 
-/// @brief Weights within a relative distance of each parameter's largest.
+/// @brief Weights within a relative distance of each parameter's largest, and of how far the learning rates of all
+/// steps together move a weight.
 void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative);
 
 /// @brief Every element of the weights would be in files once.

@@ -18,12 +18,14 @@ import executed  # noqa: E402
 import figures  # noqa: E402
 import nbformat  # noqa: E402
 import reference  # noqa: E402
+import stepper  # noqa: E402
 import timeline  # noqa: E402
 import wasm  # noqa: E402
-from articles import plain, sections_of  # noqa: E402
+from articles import Article, plain, sections_of  # noqa: E402
 from check_pages import check_site  # noqa: E402
 from nbformat.v4 import new_code_cell, new_output  # noqa: E402
 from search_index import SearchIndex  # noqa: E402
+from slides import slides_of  # noqa: E402
 from small_svg import smaller_svg  # noqa: E402
 from sources import SourcePages  # noqa: E402
 from ultra_notebook.chapter_file import read_chapter  # noqa: E402
@@ -355,6 +357,78 @@ class Modules(unittest.TestCase):
                 (ROOT / "docs/site/figures" / f"{figure.script}.js").read_text(),
             )
             self.assertTrue((ROOT / figure.fallback).is_file(), figure.fallback)
+
+
+
+class Stepper(unittest.TestCase):
+    """The code beside a deed."""
+
+    STORY = {"place": {"tp": 0}, "parts": [{"kind": "row_linear", "pass": "forward"}]}
+
+    def test_every_rules_line_is_there_once(self):
+        codes = stepper.Codes(ROOT)
+        for rule in stepper.CODE:
+            excerpt = codes.excerpt(rule)
+            self.assertIn(rule.line, excerpt["text"][excerpt["line"] - excerpt["first"]])
+
+    def test_a_deed_finds_its_line(self):
+        codes = stepper.Codes(ROOT)
+        sends = {"exchange": "reduce-scatter", "group": "tp", "label": "output", "phase": "forward, block 0", "part": 0}
+        works = {"works": ["matmul 8 x 4 x 8"], "phase": "forward, block 0", "part": 0}
+        found = [codes.excerpts[codes.of(deed, self.STORY)]["file"] for deed in (sends, works, sends)]
+        self.assertEqual([Path(file).name for file in found], ["sequence_region.cpp", "row_parallel.cpp", "sequence_region.cpp"])
+        self.assertEqual(len(codes.excerpts), 2)
+
+    def test_what_travels_without_a_rule_is_an_error_and_work_is_not(self):
+        codes = stepper.Codes(ROOT)
+        with self.assertRaisesRegex(LookupError, "no rule says which code does"):
+            codes.of({"exchange": "gather", "group": "tp", "label": "new", "phase": "x"}, self.STORY)
+        self.assertIsNone(codes.of({"works": ["new"], "phase": "x"}, self.STORY))
+
+    def test_a_line_that_is_not_there_once_is_an_error(self):
+        with self.assertRaisesRegex(LookupError, "0 times, not once"):
+            stepper.Codes(ROOT).excerpt(stepper.Rule("README.md", "no such line"))
+
+
+class Slides(unittest.TestCase):
+    """What of a page becomes its slides."""
+
+    ROWS = "<table><tr><th>a</th></tr>" + "<tr><td>1</td></tr>" * 3 + "</table>"
+    CODE = '<div class="cell">{}<div class="highlight"><pre>{}</pre></div></div>'
+
+    def slides(self, *sections):
+        html = "<h1>Toy</h1>" + "".join(f'<h2 id="s{i}">S{i}</h2>{body}' for i, body in enumerate(sections))
+        return slides_of(Article("Toy", html, []), "01_toy")
+
+    def test_a_sentence_and_what_there_is_to_see(self):
+        picture = '<p><div class="picture-frame"><img class="picture" alt="A ring." src="r.svg"></div></p>'
+        first, second = self.slides(f"<p>Four ranks send. They wait.</p>{picture}{self.ROWS}")
+        self.assertEqual(first.sentences, ["Four ranks send."])
+        self.assertIn("<figcaption>A ring.</figcaption>", first.shown)
+        self.assertEqual((second.title, second.sentences), ("S0", []))
+        self.assertEqual(second.shown, self.ROWS)
+
+    def test_asserted_numbers_lead_to_their_cell(self):
+        claim = '<a class="claim" href="#cell-4">419</a>'
+        (slide,) = self.slides(f"<p>It stops. It stopped {claim} times in 54 days. Sad. (As written.)</p>{self.ROWS}")
+        self.assertEqual(slide.sentences, [
+            "It stops.", 'It stopped <a class="claim" href="01_toy.html#cell-4">419</a> times in 54 days.'])
+
+    def test_with_nothing_to_see_more_is_said_or_short_code_shown(self):
+        said, coded, folded = self.slides(
+            "<p>One. Two <i>halves. Not</i> torn. Three. Four.</p>",
+            "<p>One. Two.</p>" + self.CODE.format("", "a\nb\nc"),
+            "<p>One. Two.</p>" + self.CODE.format("<details></details>", "a\nb\nc") + self.CODE.format("", "x\n" * 40))
+        self.assertEqual(said.sentences, ["One.", "Two <i>halves. Not</i> torn.", "Three."])
+        self.assertEqual(coded.sentences, ["One."])
+        self.assertIn("a\nb\nc", coded.shown)
+        self.assertEqual(folded.shown, "")
+
+    def test_large_tables_and_exercises_stay_on_the_page(self):
+        html = '<h2 id="exercises">E</h2><p>Write it.</p><h2 id="t">T</h2><p>Long.</p>'
+        html += f"<table>{'<tr><td>1</td></tr>' * 30}</table><table><tr><td>{'word ' * 200}</td></tr></table>"
+        (slide,) = slides_of(Article("Toy", html, []), "01_toy")
+        self.assertEqual((slide.title, slide.shown), ("T", ""))
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ void add_megatron_offload(OptionLines& lines, const ModelShape& model, const Lay
 
 void add_megatron_zero(OptionLines& lines, const Layout& layout) {
   if (layout.zero == ZeroStage::kNone) return;
+  if (layout.copies > 1) lines.add("--num-distributed-optimizer-instances", layout.copies);
   if (layout.zero == ZeroStage::kOptimizer) {
     lines.add("--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather");
     return;
@@ -166,6 +167,9 @@ std::string nanotron_remarks(const Layout& layout) {
     remarks += fmt::format("# nanotron has no {}: its optimizer is sharded only.\n",
                            zero::name_of(layout.zero));
   }
+  if (layout.copies > 1) {
+    remarks += "# nanotron has no hybrid sharding: all replicas share the optimizer's states.\n";
+  }
   if (has_other_schedule_than(layout, false) && layout.schedule.kind != ScheduleKind::kAfab) {
     remarks += fmt::format("# nanotron has no schedule {}: it runs 1f1b.\n", layout.schedule.str());
   }
@@ -183,6 +187,7 @@ Json deepspeed_zero(const Layout& layout) {
   Json zero = {{"stage", zero::number_of(layout.zero)},
                {"overlap_comm", true},
                {"contiguous_gradients", true}};
+  if (layout.copies > 1) zero["mics_shard_size"] = layout.shard_ranks();
   if (layout.offload) zero["offload_optimizer"] = {{"device", "cpu"}, {"pin_memory", true}};
   return zero;
 }
@@ -226,6 +231,10 @@ std::vector<std::string> deepspeed_mesh_remarks(const Layout& layout) {
 
 std::vector<std::string> deepspeed_remarks(const Layout& layout) {
   std::vector<std::string> remarks = deepspeed_mesh_remarks(layout);
+  if (layout.copies > 1) {
+    remarks.push_back(
+        "copies of ZeRO-3's states are MiCS: the model is made inside deepspeed.zero.MiCS_Init");
+  }
   if (layout.recompute == Recompute::kFull && layout.pp == 1) {
     remarks.push_back("recompute full is the program's: deepspeed.checkpointing.checkpoint");
   }
@@ -264,10 +273,12 @@ OptionLines book_lines(const Workload& work, const Layout& layout) {
   if (layout.tp > 1) lines.add("--sp", layout.sequence_parallel ? "on" : "off");
   if (layout.pp > 1) lines.add("--schedule", layout.schedule.str());
   if (layout.zero != ZeroStage::kNone) lines.add("--zero", zero::number_of(layout.zero));
+  if (layout.copies > 1) lines.add("--hybrid-shard", layout.shard_ranks());
   if (layout.offload) lines.add("--offload", "optimizer");
   if (layout.recompute != Recompute::kNone) {
     lines.add("--recompute", memory::to_string(layout.recompute));
   }
+  if (work.optimizer != optim::kDefaultRule) lines.add("--optimizer", work.optimizer);
   lines.add("--seq", work.seq_len);
   lines.add("--global-batch", work.global_batch);
   lines.add("--micro-batch", layout.micro_batch);
@@ -299,6 +310,7 @@ std::string megatron_options(const Workload& work, const Layout& layout) {
   lines.add("--micro-batch-size", layout.micro_batch);
   lines.add("--global-batch-size", work.global_batch);
   add_megatron_zero(lines, layout);
+  if (work.optimizer != optim::kDefaultRule) lines.add("--optimizer", work.optimizer);
   if (layout.cp > 1) lines.add("--cp-comm-type", megatron_name_of(layout.context_method));
   add_megatron_offload(lines, work.model, layout);
   add_megatron_recompute(lines, work.model, layout);

@@ -51,6 +51,9 @@ std::string remarks_on(const Layout& layout) {
   if (layout.offload_activations) {
     add("torchtitan leaves no activations in the host's memory: this may not fit.");
   }
+  if (layout.copies > 1 && layout.dp % layout.copies != 0) {
+    add("torchtitan's copies are replicas of whole sequences: cp would have to be smaller.");
+  }
   if (layout.outermost == Outermost::kData && layout.pp > 1) {
     add("Stages are outermost there, replicas here.");
   }
@@ -94,8 +97,9 @@ void set_stages(Assignments& parallelism, const Workload& work, const Layout& la
 Assignments parallelism_of(const Workload& work, const Layout& layout) {
   Assignments parallelism("parallelism");
   const bool shards = layout.zero != ZeroStage::kNone;
-  parallelism.set("data_parallel_replicate_degree", shards ? 1 : layout.dp);
-  parallelism.set("data_parallel_shard_degree", shards ? layout.dp : 1);
+  const std::size_t copies = shards ? layout.copies : layout.dp;
+  parallelism.set("data_parallel_replicate_degree", copies);
+  parallelism.set("data_parallel_shard_degree", layout.dp / copies);
   parallelism.set_text("fsdp_reshard_after_forward",
                        zero::shards_parameters(layout.zero) ? "always" : "never");
   parallelism.set("tensor_parallel_degree", layout.tp);

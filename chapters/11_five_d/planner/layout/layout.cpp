@@ -58,6 +58,13 @@ std::string expert_problem(const Workload& work, const Layout& layout) {
   return unless_divides("dp x cp", layout.dp * layout.cp, "ep", layout.ep);
 }
 
+std::string copies_problem(const Workload&, const Layout& layout) {
+  if (layout.copies == 1) return {};
+  if (layout.zero == ZeroStage::kNone) return "hybrid sharding needs ZeRO: nothing is sharded";
+  if (layout.ep > 1) return "hybrid sharding is planned without ep";
+  return unless_divides("dp x cp", layout.dp * layout.cp, "the copies", layout.copies);
+}
+
 std::string tensor_problem(const Workload& work, const Layout& layout) {
   const memory::TransformerShape& s = work.model.shape();
   for (const auto& [what, value] :
@@ -119,6 +126,7 @@ std::string Layout::str() const {
   }
   if (ep > 1) text += fmt::format(", ep {}", ep);
   if (zero != zero::ZeroStage::kNone) text += fmt::format(", {}", zero::name_of(zero));
+  if (copies > 1) text += fmt::format(" in groups of {}", shard_ranks());
   if (pp > 1) text += fmt::format(", {}", schedule.str());
   text += fmt::format(", micro-batch {}", micro_batch);
   if (recompute != memory::Recompute::kNone) {
@@ -142,6 +150,8 @@ double Software::kept_gradient_bytes(memory::NumberFormats precision) const {
 const std::vector<Software>& named_software() {
   static const std::vector<ScheduleKind> megatron = {ScheduleKind::kOneFOneB,
                                                      ScheduleKind::kInterleaved};
+  static const std::vector<Outermost> stages_outermost = {Outermost::kPipeline};
+  static const std::vector<Outermost> both = {Outermost::kPipeline, Outermost::kData};
   static const std::vector<Software> all = {
       {.name = "modern",
        .overlaps_data = true,
@@ -149,6 +159,8 @@ const std::vector<Software>& named_software() {
        .overlaps_pipeline = true,
        .overlaps_experts = true,
        .sends_once_per_node = true,
+       .shards_in_groups = true,
+       .orders = {Outermost::kData, Outermost::kPipeline},
        .balances_stages = true},
       {.name = "megatron-2021",
        .attention = AttentionKernel::kStored,
@@ -156,6 +168,7 @@ const std::vector<Software>& named_software() {
        .offloads_activations = false,
        .offloads_optimizer = false,
        .most_zero = ZeroStage::kNone,
+       .orders = both,
        .schedules = megatron,
        .overlaps_weight_gradients = false},
       {.name = "megatron-2022",
@@ -163,16 +176,19 @@ const std::vector<Software>& named_software() {
        .offloads_activations = false,
        .offloads_optimizer = false,
        .most_zero = ZeroStage::kOptimizer,
+       .orders = both,
        .schedules = megatron},
       {.name = "megatron-2023",
        .offloads_activations = false,
        .offloads_optimizer = false,
        .most_zero = ZeroStage::kOptimizer,
+       .orders = both,
        .schedules = megatron},
       {.name = "megatron-core",
        .overlaps_data = true,
        .overlaps_tensor = true,
        .most_zero = ZeroStage::kOptimizer,
+       .orders = both,
        .schedules = megatron},
       {.name = "megascale",
        .overlaps_data = true,
@@ -181,6 +197,7 @@ const std::vector<Software>& named_software() {
        .offloads_activations = false,
        .offloads_optimizer = false,
        .most_zero = ZeroStage::kGradients,
+       .orders = stages_outermost,
        .schedules = megatron},
       {.name = "nanotron",
        .fused_elementwise = false,
@@ -191,6 +208,7 @@ const std::vector<Software>& named_software() {
        .offloads_activations = false,
        .offloads_optimizer = false,
        .most_zero = ZeroStage::kOptimizer,
+       .orders = stages_outermost,
        .schedules = {ScheduleKind::kAfab, ScheduleKind::kOneFOneB},
        .balances_stages = true,
        .exchanges_each_tensor = true},
@@ -219,6 +237,7 @@ const std::vector<Software>& named_software() {
        .gathers_ahead = false,
        .validates_later = false,
        .offloads_activations = false,
+       .shards_in_groups = true,
        .overlaps_weight_gradients = false,
        .tables_fill_chunks = false,
        .keeps_gathered = true,
@@ -227,6 +246,7 @@ const std::vector<Software>& named_software() {
        .attention = AttentionKernel::kStored,
        .exchanged_gradient_bytes = 2,
        .overlaps_data = true,
+       .orders = stages_outermost,
        .schedules = {ScheduleKind::kOneFOneB},
        .data_nics = 1},
       {.name = "torchtitan",
@@ -238,6 +258,8 @@ const std::vector<Software>& named_software() {
        .overlaps_data = true,
        .offloads_activations = false,
        .offloads_optimizer = false,
+       .shards_in_groups = true,
+       .orders = stages_outermost,
        .schedules = {ScheduleKind::kOneFOneB, ScheduleKind::kInterleaved, ScheduleKind::kZbV},
        .overlaps_weight_gradients = false,
        .keeps_inputs_gathered = true},
@@ -260,8 +282,8 @@ std::size_t micro_batches_of(const Workload& work, const Layout& layout) {
 }
 
 std::optional<std::string> why_impossible(const Workload& work, const Layout& layout) {
-  for (const auto& problem :
-       {tensor_problem, context_problem, batch_problem, expert_problem, schedule_problem}) {
+  for (const auto& problem : {tensor_problem, context_problem, batch_problem, expert_problem,
+                              copies_problem, schedule_problem}) {
     if (std::string words = problem(work, layout); !words.empty()) return words;
   }
   return {};

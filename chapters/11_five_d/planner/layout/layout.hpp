@@ -15,6 +15,7 @@
 #include "chapters/06_context_parallel/attention_methods/context_method.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "chapters/11_five_d/planner/model/model_shape.hpp"
+#include "common/optim/rules.hpp"
 
 namespace ultra::planner {
 
@@ -31,7 +32,8 @@ struct Layout {
   std::size_t cp = 1;  ///< ranks that share a sequence
   std::size_t tp = 1;  ///< ranks that share each matrix
   std::size_t ep = 1;  ///< ranks of dp times cp that hold the experts together: no ranks of its own
-  zero::ZeroStage zero = zero::ZeroStage::kOptimizer;      ///< over dp times cp
+  zero::ZeroStage zero = zero::ZeroStage::kOptimizer;  ///< over dp times cp
+  std::size_t copies = 1;  ///< of what zero shards: groups of replicas, where sharding is hybrid
   pipeline_parallel::ScheduleChoice schedule = {};         ///< of the pipeline
   std::size_t micro_batch = 1;                             ///< b, sequences
   memory::Recompute recompute = memory::Recompute::kNone;  ///< of every block
@@ -46,6 +48,8 @@ struct Layout {
 
   /// @brief dp pp cp tp.
   [[nodiscard]] std::size_t gpus() const { return dp * pp * cp * tp; }
+  /// @brief Ranks that share what zero shards: dp cp / copies.
+  [[nodiscard]] std::size_t shard_ranks() const { return dp * cp / copies; }
   /// @brief "dp 8 x pp 4 x tp 8, ZeRO-1, 1f1b, micro-batch 1, recompute selective, sp".
   [[nodiscard]] std::string str() const;
   bool operator==(const Layout&) const = default;
@@ -89,6 +93,8 @@ struct Software {
   bool offloads_activations = true;  ///< it can: to the host's memory, beside the passes
   bool offloads_optimizer = true;    ///< it can: to the host's memory
   zero::ZeroStage most_zero = zero::ZeroStage::kParameters;  ///< the highest stage that it has
+  bool shards_in_groups = false;  ///< hybrid sharding: it can keep a copy in each group of replicas
+  std::vector<Outermost> orders = {Outermost::kData};  ///< of ranks, its own first
   std::vector<pipeline_parallel::ScheduleKind> schedules =
       {};                                 ///< that it has; none: all that are searched
   bool overlaps_weight_gradients = true;  ///< of tp's backward exchanges one in two runs beside the
@@ -116,11 +122,12 @@ struct Software {
 /// @throws ConfigError with all names for an unknown one.
 [[nodiscard]] const Software& find_software(std::string_view name);
 
-/// @brief What is trained: a model, its sequences, and how many of them make a step.
+/// @brief What is trained: a model, its sequences, how many of them make a step, and by which rule.
 struct Workload {
-  ModelShape model;              ///< of any kind
-  std::size_t seq_len = 2048;    ///< s, tokens
-  std::size_t global_batch = 1;  ///< B, sequences of a step
+  ModelShape model;                                          ///< of any kind
+  std::size_t seq_len = 2048;                                ///< s, tokens
+  std::size_t global_batch = 1;                              ///< B, sequences of a step
+  std::string optimizer = std::string(optim::kDefaultRule);  ///< of optim::rule_names()
 
   /// @brief B s.
   [[nodiscard]] double tokens() const {
@@ -135,7 +142,7 @@ struct Workload {
 /// @brief Why a layout cannot run at all, whatever memory there is; empty when it can.
 ///
 /// What must divide: heads and widths by tp, sequences by 2 cp, the batch by dp and b, experts by
-/// ep, dp cp by ep; there must be a block for every chunk, and the schedule must have enough
+/// ep, dp cp by ep and by the copies of hybrid sharding; there must be a block for every chunk, and the schedule must have enough
 /// micro-batches.
 [[nodiscard]] std::optional<std::string> why_impossible(const Workload& work, const Layout& layout);
 

@@ -2,11 +2,10 @@
 
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 #include "chapters/11_five_d/planner/memory/rank_blocks.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::planner {
 namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 double element_bytes(const Layout& layout) {
   return real(memory::activation_element_bytes(layout.precision));
@@ -77,6 +76,16 @@ StageMemory with_all_logits(const Question& question, const Layout& layout, std:
   return memory;
 }
 
+/// With as many states of each weight as its rule keeps, where stage_memory() has AdamW's two.
+StageMemory with_states_of_rule(const Question& question, const Layout& layout,
+                                const std::vector<std::size_t>& blocks, std::size_t stage,
+                                StageMemory memory) {
+  if (layout.offload) return memory;
+  const StageParameters held = stage_parameters(question.work.model, layout, blocks, stage);
+  memory.optimizer -= state_bytes(layout.precision) * missing_states(question.work, layout, held);
+  return memory;
+}
+
 /// Gradients of activations while a block's backward pass runs: of what it puts out and takes in, and
 /// of what its feed-forward network has inside. By then the last stage's logits are gone.
 StageMemory with_block_gradients(const Question& question, const Layout& layout, std::size_t stage,
@@ -104,6 +113,7 @@ StageMemory largest_stage(const Question& question, const Layout& layout) {
   for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
     StageMemory memory = with_offloaded_activations(question, layout, blocks[stage],
                                                     stage_memory(question, layout, blocks, stage));
+    memory = with_states_of_rule(question, layout, blocks, stage, memory);
     memory = with_masters_as_weights(question, layout, stage, memory);
     memory = with_block_gradients(question, layout, stage, memory);
     memory = with_all_logits(question, layout, stage, memory);

@@ -114,12 +114,13 @@ std::size_t RankBlocks::waiting_bytes(std::size_t seq_len, bool experts, Inputs 
   }
   const std::size_t ffn = experts ? 0 : shape_.ffn_hidden_size;
   const std::size_t dense = 4 * h * whole + n * ((2 * h + 3 * ffn) / t + 2 * kv_width());
-  if (!experts) return element() * dense;
+  const std::size_t norms = 2 * h * std::max<std::size_t>(4, element());
+  if (!experts) return element() * dense + norms;
   const auto& moe = model_.layers.moe;
   const std::size_t rows = moe.top_k * n * (2 * h + 3 * moe.expert_ffn / t);
   const std::size_t shared =
       moe.shared_experts == 0 ? 0 : h * whole + n * (3 * moe.shared_experts * moe.expert_ffn / t);
-  return element() * (dense + n * moe.num_experts + rows + shared);
+  return element() * (dense + n * moe.num_experts + rows + shared) + norms;
 }
 
 memory::OutsideBytes RankBlocks::outside_bytes(std::size_t seq_len) const {

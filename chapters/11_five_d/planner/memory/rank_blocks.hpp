@@ -63,6 +63,7 @@ class RankBlocks {
   /// With n = l, or tokens with Inputs::kGathered: e (4 h n + tokens ((2 h + 3 f) / t + 2 kv)) of
   /// kLlama; of kGpt 4 h + 2 f for 2 h + 3 f, and no keys. With experts, without f: the router's h n
   /// and E tokens more, and e k tokens (2 h + 3 f / t) of rows, e (h n + 3 S f tokens / t) shared.
+  /// Both norms' gradients, 2 h in f32 or wider, wait too.
   /// Source: Qi et al. 2023, arXiv 2401.10241, section 2.1, M_W.
   [[nodiscard]] std::size_t waiting_bytes(std::size_t seq_len, bool experts, Inputs inputs) const;
   /// @brief Bytes that embedding and head keep.

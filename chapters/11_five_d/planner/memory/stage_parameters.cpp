@@ -4,14 +4,9 @@
 #include <numeric>
 
 #include "chapters/11_five_d/planner/memory/rank_blocks.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::planner {
-namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
-
-}  // namespace
-
 std::size_t expert_blocks(const ModelShape& model, const std::vector<std::size_t>& blocks,
                           std::size_t stage) {
   if (!model.has_experts()) return 0;
@@ -20,6 +15,21 @@ std::size_t expert_blocks(const ModelShape& model, const std::vector<std::size_t
   const std::size_t first = std::max(before, model.layers.dense_blocks);
   const std::size_t end = before + blocks[stage];
   return end > first ? end - first : 0;
+}
+
+double missing_states(const Workload& work, const Layout& layout, const StageParameters& held) {
+  const auto of = [&](optim::WeightKind kind) {
+    return 2 - real(optim::states_per_weight(work.optimizer, kind));
+  };
+  const std::size_t ranks = zero::shards_optimizer(layout.zero) ? layout.shard_ranks() : 1;
+  const double matrices = held.matrices / real(ranks) +
+                          held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
+  return of(optim::WeightKind::kMatrix) * matrices +
+         of(optim::WeightKind::kOther) * (held.others - held.matrices) / real(ranks);
+}
+
+double state_bytes(memory::NumberFormats precision) {
+  return precision == memory::NumberFormats::kFp64 ? 8 : 4;
 }
 
 std::size_t output_stage(const Layout& layout) {
@@ -34,12 +44,15 @@ StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
   StageParameters result{.experts = real(weights.experts), .others = real(weights.others)};
   const memory::TransformerShape& s = model.shape();
   const double h = real(s.hidden_size);
+  const bool is_gpt = s.kind == memory::BlockKind::kGpt;
+  const double biases = is_gpt ? real((3 * s.hidden_size + s.ffn_hidden_size) / layout.tp) : 0;
+  result.matrices = result.others - real(blocks[stage]) * (biases + (is_gpt ? 6 : 2) * h);
   const double table = real(rank.table_weights());
   const bool first = stage == 0;
   const bool last = stage == output_stage(layout);
   const bool shared = first && last && s.embeddings == memory::Embeddings::kTied;
   if (first) result.others += table + real(s.num_positions) * h;
-  if (last) result.others += h * (s.kind == memory::BlockKind::kGpt ? 2 : 1);
+  if (last) result.others += h * (is_gpt ? 2 : 1);
   if (last && !shared) result.others += table;
   return result;
 }

@@ -8,12 +8,21 @@ namespace ultra::planner {
 
 /// @brief Parameters that a rank holds before any are sharded.
 struct StageParameters {
-  double experts = 0;  ///< of its routed experts: the ranks of dp x cp / ep hold the same ones
-  double others = 0;   ///< all others: the ranks of dp x cp hold the same ones
+  double experts = 0;   ///< of its routed experts: the ranks of dp x cp / ep hold the same ones
+  double others = 0;    ///< all others: the ranks of dp x cp hold the same ones
+  double matrices = 0;  ///< of the others, linear maps in blocks: what an optimizer may want whole
 
   /// @brief All.
   [[nodiscard]] double total() const { return experts + others; }
 };
+
+/// @brief Numbers that AdamW keeps on a rank, of a stage that holds these weights, and the workload's
+/// rule does not.
+[[nodiscard]] double missing_states(const Workload& work, const Layout& layout,
+                                    const StageParameters& held);
+
+/// @brief Bytes of one of AdamW's two states of a weight.
+[[nodiscard]] double state_bytes(memory::NumberFormats precision);
 
 /// @brief The stage that has the last norm, the output table and the loss: the last one, but the first
 /// of a V-shaped schedule, whose way ends where it began.

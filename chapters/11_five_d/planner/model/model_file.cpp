@@ -80,17 +80,16 @@ void add_experts(ModelShape& model, const JsonFields& file) {
 
 void add_latent_attention(ModelShape& model, const JsonFields& file) {
   if (!file.has("kv_lora_rank")) return;
-  const expert_parallel::LatentAttention attention{
-      .heads = model.shape().num_heads,
-      .query_rank = dimension(file, "q_lora_rank"),
-      .kv_rank = dimension(file, "kv_lora_rank"),
-      .key_dim = dimension(file, "qk_nope_head_dim"),
-      .rotary_dim = dimension(file, "qk_rope_head_dim"),
-      .value_dim = dimension(file, "v_head_dim")};
+  const nn::LatentAttention latent{.on = true,
+                                   .kv_lora_rank = dimension(file, "kv_lora_rank"),
+                                   .q_lora_rank = dimension(file, "q_lora_rank"),
+                                   .qk_nope_head_dim = dimension(file, "qk_nope_head_dim"),
+                                   .qk_rope_head_dim = dimension(file, "qk_rope_head_dim"),
+                                   .v_head_dim = dimension(file, "v_head_dim")};
+  const std::size_t heads = model.shape().num_heads;
   model.layers.attention_parameters =
-      expert_parallel::parameter_count(attention, model.shape().hidden_size);
-  model.score_width =
-      attention.heads * (attention.key_dim + attention.rotary_dim + attention.value_dim) / 2;
+      expert_parallel::parameter_count(latent, heads, model.shape().hidden_size);
+  model.score_width = heads * (latent.qk_head_dim() + latent.v_head_dim) / 2;
 }
 
 /// Beyond this, counts of bytes would no longer be exact, or wrap around.

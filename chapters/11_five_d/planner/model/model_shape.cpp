@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "chapters/01_memory/model_presets.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -12,8 +13,6 @@ namespace {
 using memory::BlockKind;
 using memory::Embeddings;
 using memory::TransformerShape;
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 ModelShape megatron(std::string name, std::size_t heads, std::size_t hidden, std::size_t layers) {
   return dense_model({.name = std::move(name),

@@ -1,6 +1,7 @@
 #include "chapters/11_five_d/planner/options/plan_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -16,6 +17,7 @@
 #include "chapters/11_five_d/planner/scaling/training_cost.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
+#include "common/base/text.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
 #include "common/train/options/question_flags.hpp"
 
@@ -47,6 +49,8 @@ constexpr auto kEachFlag = [](const auto& visit) {
         "by which program: what it hides and fuses; modern hides what can be hidden");
   visit("--plan-precision", &Options::precision,
         "in which formats: fp32, bf16-mixed, bf16-mixed-fp32grads or fp64");
+  visit("--plan-optimizer", &Options::optimizer,
+        "by which rule: adamw, sgd, or muon, which wants matrices whole");
   visit("--plan-gpus", &Options::gpus, "on how many GPUs", train::Counts{1, kMostGpus});
   visit("--plan-batch", &Options::batch_tokens, "tokens of a step", train::Counts{1, kMostBatch});
   visit("--plan-seq", &Options::seq_len, "tokens of a sequence", train::Counts{1, kMostSeq});
@@ -186,6 +190,19 @@ Question PlanOptions::question(const nn::ModelConfig& custom) const {
                     .cluster = replay::cluster_by_name(cluster, "--plan-cluster"),
                     .software = find_software(software)};
   question.cluster.gpu.memory_bytes *= 1 - headroom;
+  const std::vector<std::string> rules = optim::rule_names();
+  if (std::ranges::find(rules, optimizer) == rules.end()) {
+    throw ConfigError(fmt::format("--plan-optimizer is {}. Choose {}.", in_quotes(optimizer),
+                                  fmt::join(rules, ", ")));
+  }
+  question.work.optimizer = optimizer;
+  if (optim::needs_whole_matrices(optimizer) && question.work.model.layers.attention_parameters) {
+    throw ConfigError(
+        fmt::format("--plan-optimizer {}: of {} no plan knows which matrices its attention has. "
+                    "Choose adamw, or "
+                    "another model.",
+                    optimizer, question.work.model.shape().name));
+  }
   if (batch_tokens % seq_len != 0) {
     throw ConfigError(
         fmt::format("--plan-batch {} tokens must be a multiple of --plan-seq {}: for example {}.",
@@ -195,25 +212,45 @@ Question PlanOptions::question(const nn::ModelConfig& custom) const {
   return question;
 }
 
-SearchSpace PlanOptions::space() const {
-  return {.gpus = gpus, .precision = memory::parse_precision(precision), .only = only};
+SearchSpace PlanOptions::space(const Question& asked_question) const {
+  const Software& program = asked_question.software;
+  for (const Outermost order : only.outermost) {
+    if (allows(program.orders, order)) continue;
+    throw ConfigError(
+        fmt::format("--plan-outermost {}: {} has no such order of ranks. Leave it out, or choose "
+                    "another --plan-software.",
+                    order == Outermost::kData ? "dp" : "pp", program.name));
+  }
+  if (!only.hybrid_shard.empty() && !program.shards_in_groups) {
+    throw ConfigError(
+        fmt::format("--hybrid-shard: {} has no hybrid sharding. Leave it out, or choose another "
+                    "--plan-software.",
+                    program.name));
+  }
+  return {.gpus = gpus,
+          .precision = memory::parse_precision(precision),
+          .orders = only.outermost.empty() ? std::vector{program.orders.front()} : only.outermost,
+          .node = static_cast<std::size_t>(asked_question.cluster.gpus_per_node),
+          .hybrid = program.shards_in_groups && !only.without_hybrid,
+          .only = only};
 }
 
 std::string PlanOptions::answer(const nn::ModelConfig& custom) const {
   if (published) return published_answer(json);
   if (exam) return exam_answer(json);
   const Question asked_question = question(custom);
-  if (scaling) return scaling_answer(asked_question, space());
-  const SearchResult result = search_layouts(asked_question, space(), count);
+  if (scaling) return scaling_answer(asked_question, space(asked_question));
+  const SearchSpace searched = space(asked_question);
+  const SearchResult result = search_layouts(asked_question, searched, count);
   expect_as_asserted(asserted, asked_question, result, {.tokens = tokens, .price = price});
   const auto checked = check_plan(asked_question, result.best, check, cluster);
   if (json) {
-    Json answer = plan_to_json(asked_question, space(), result, exported);
+    Json answer = plan_to_json(asked_question, searched, result, exported);
     if (check > 0) answer["checked"] = check_to_json(checked);
     if (tokens > 0) answer["costs"] = costs_to_json(asked_question, result.best, tokens, price);
     return answer.dump(2) + "\n";
   }
-  std::string text = format_plan(asked_question, space(), result, exported);
+  std::string text = format_plan(asked_question, searched, result, exported);
   if (tokens > 0) text += costs_to_text(asked_question, result.best, tokens, price);
   return text + (check > 0 ? check_to_text(checked) : "");
 }

@@ -22,13 +22,13 @@ using pipeline_parallel::ScheduleChoice;
 using train::Choice;
 using zero::ZeroStage;
 
-constexpr std::string_view kPlan = "--plan";
 constexpr std::string_view kOffload = "offload";
+constexpr std::string_view kHybrid = "hybrid";
 
 /// Flags of a training that ask a plan about something, and what they are called there.
-constexpr std::array kOfTraining = {"model",     "seq",       "dp",   "pp",       "cp",
-                                    "tp",        "ep",        "zero", "schedule", "micro-batch",
-                                    "recompute", "cp-method", "sp"};
+constexpr std::array kOfTraining = {
+    "model",       "seq",       "dp", "pp",           "cp",       "tp",        "ep",       "zero",
+    "micro-batch", "recompute", "sp", "hybrid-shard", "schedule", "cp-method", "optimizer"};
 
 const std::vector<Choice<ZeroStage>> kStages = {{"0", ZeroStage::kNone},
                                                 {"1", ZeroStage::kOptimizer},
@@ -37,6 +37,8 @@ const std::vector<Choice<ZeroStage>> kStages = {{"0", ZeroStage::kNone},
 const std::vector<Choice<ContextMethod>> kMethods = {{"all-gather", ContextMethod::kAllGather},
                                                      {"ring", ContextMethod::kRing},
                                                      {"ulysses", ContextMethod::kUlysses}};
+const std::vector<Choice<Outermost>> kOrders = {{"dp", Outermost::kData},
+                                                {"pp", Outermost::kPipeline}};
 const std::vector<Choice<bool>> kSwitch = {{"on", true}, {"off", false}};
 
 std::size_t count_of(std::string_view flag, std::string_view word) {
@@ -74,7 +76,8 @@ void Restriction::add_to(CLI::App& app) {
                                    {"cp", &cp},
                                    {"tp", &tp},
                                    {"ep", &ep},
-                                   {"micro-batch", &micro_batch}}) {
+                                   {"micro-batch", &micro_batch},
+                                   {"hybrid-shard", &hybrid_shard}}) {
     add_list(name, [list = list](const std::string& flag, std::string_view word) {
       list->push_back(count_of(flag, word));
     });
@@ -94,31 +97,45 @@ void Restriction::add_to(CLI::App& app) {
   add_list("sp", [this](const std::string& flag, std::string_view word) {
     sequence_parallel.push_back(train::parse_choice(flag, word, kSwitch));
   });
-  train::Flags(app, "Plan")
-      .add_parsed(
-          "--plan-without",
-          [this](const std::string& text) {
-            words_.push_back("without " + text);
-            for (const std::string_view word : split(text, ',')) {
-              if (word == kOffload) {
-                without_offload = true;
-              } else if (word.starts_with("zero-")) {
-                without_zero.push_back(
-                    train::parse_choice("--plan-without zero-N", word.substr(5), kStages));
-              } else {
-                without_schedules.push_back(schedule_of(word));
-              }
-            }
-          },
-          "what the plan leaves out, with commas between: schedules, zero-1 to zero-3, offload. "
-          "And "
-          "beside --plan the flags of a layout (--dp, --pp, --cp, --tp, --ep, --zero, --schedule, "
-          "--micro-batch, --recompute, --cp-method, --sp) fix what is searched; they take lists");
+  const train::Flags flags(app, "Plan");
+  flags.add_parsed(
+      "--plan-outermost",
+      [this](const std::string& text) {
+        words_.push_back("outermost " + text);
+        for (const std::string_view word : split(text, ',')) {
+          outermost.push_back(train::parse_choice("--plan-outermost", word, kOrders));
+        }
+      },
+      "which axis changes slowest from rank to rank: dp (replicas), pp (stages), or dp,pp for the "
+      "faster one; without it, the program's own order");
+  flags.add_parsed(
+      "--plan-without",
+      [this](const std::string& text) {
+        words_.push_back("without " + text);
+        for (const std::string_view word : split(text, ',')) {
+          if (word == kOffload) {
+            without_offload = true;
+          } else if (word == kHybrid) {
+            without_hybrid = true;
+          } else if (word.starts_with("zero-")) {
+            without_zero.push_back(
+                train::parse_choice("--plan-without zero-N", word.substr(5), kStages));
+          } else {
+            without_schedules.push_back(schedule_of(word));
+          }
+        }
+      },
+      "what the plan leaves out, with commas between: schedules, zero-1 to zero-3, offload, "
+      "hybrid. "
+      "And "
+      "beside --plan the flags of a layout (--dp, --pp, --cp, --tp, --ep, --zero, --hybrid-shard, "
+      "--schedule, --micro-batch, --recompute, --cp-method, --sp) fix what is searched; they take "
+      "lists");
 }
 
 std::vector<std::string> words_of_plan(std::vector<std::string> words) {
   const bool plans = std::ranges::any_of(words, [](const std::string& word) {
-    return train::is_flag(word, kPlan) || train::is_flag(word, "--plan-scaling");
+    return train::is_flag(word, "--plan") || train::is_flag(word, "--plan-scaling");
   });
   if (!plans) return words;
   for (std::string& word : words) {

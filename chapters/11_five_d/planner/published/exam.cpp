@@ -9,12 +9,10 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/base/json_fields.hpp"
+#include "common/base/units.hpp"
 
 namespace ultra::planner {
 namespace {
-
-constexpr double kPercent = 100;
-constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 /// The object that a table's row stands for.
 Json whole_row(const Json& table, const Json& row, const std::string& where) {
@@ -159,7 +157,7 @@ was fitted on cards; of LLM.Q's rows nothing was changed. What was changed since
 }  // namespace
 
 std::string exam_path() {
-  return std::string(build::kSourceDir) + "/chapters/11_five_d/planner/published/exam.json";
+  return fmt::format("{}/chapters/11_five_d/planner/published/exam.json", build::kSourceDir);
 }
 
 std::vector<ExamTable> take_exam(const std::string& path) {

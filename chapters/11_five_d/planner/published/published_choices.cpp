@@ -8,11 +8,10 @@
 #include "common/base/errors.hpp"
 #include "common/base/json_fields.hpp"
 #include "common/base/text.hpp"
+#include "common/base/units.hpp"
 
 namespace ultra::planner {
 namespace {
-
-constexpr double kPercent = 100;
 
 const ComparedRow& row_called(const std::vector<ComparedRow>& rows, const std::string& id,
                               const std::string& where) {
@@ -44,7 +43,7 @@ SearchSpace space_of(const PublishedRow& row) {
   space.schedules = {row.layout.schedule.kind};
   space.recomputations = {row.layout.recompute};
   space.most_zero = zero::ZeroStage::kOptimizer;
-  space.outermost = row.layout.outermost;
+  space.orders = {row.layout.outermost};
   return space;
 }
 

@@ -11,12 +11,12 @@
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json_fields.hpp"
+#include "common/base/numeric.hpp"
 #include "common/base/text.hpp"
+#include "common/base/units.hpp"
 
 namespace ultra::planner {
 namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 constexpr std::array<std::pair<std::string_view, SpeedUnit>, 6> kUnits = {
     {{"seconds", SpeedUnit::kSeconds},
@@ -72,7 +72,6 @@ void read_speed(const JsonFields& fields, PublishedRow& row) {
     row.speed = fields.number(key);
   }
   if (fields.has("memory_gib")) {
-    constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
     row.memory_bytes = fields.number("memory_gib") * kGiB;
     row.reserved = fields.flag_or("reserved", false);
   }
@@ -197,7 +196,7 @@ Prediction predict_row(const PublishedRow& row) {
 }  // namespace
 
 std::string published_rows_path() {
-  return std::string(build::kSourceDir) + "/chapters/11_five_d/planner/published/rows.json";
+  return fmt::format("{}/chapters/11_five_d/planner/published/rows.json", build::kSourceDir);
 }
 
 std::vector<PublishedRow> read_published_rows(const std::string& path) {

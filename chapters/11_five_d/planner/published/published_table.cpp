@@ -6,11 +6,10 @@
 #include <map>
 
 #include "common/base/interrupt.hpp"
+#include "common/base/units.hpp"
 
 namespace ultra::planner {
 namespace {
-
-constexpr double kGB = 1e9;
 
 std::string_view kind_of(const PublishedRow& row) {
   if (row.fitted) return "fitted";
@@ -64,7 +63,6 @@ std::vector<const ComparedRow*> pointers(const std::vector<ComparedRow>& rows, b
 std::string summary_line(std::string_view what, const std::vector<const ComparedRow*>& rows) {
   const std::vector<double> ratios = free_ratios(rows);
   const std::vector<double> bytes = memory_ratios(rows);
-  constexpr double kPercent = 100;
   const auto cell = [](const std::vector<double>& values) {
     return values.empty() ? std::string("-")
                           : fmt::format("{:.1f} %", kPercent * median_error(values));

@@ -13,9 +13,6 @@
 namespace ultra::planner {
 namespace {
 
-constexpr double kPercent = 100;
-constexpr double kGB = 1e9;
-
 void expect_found(const Question& question, const SearchSpace& space, const SearchResult& result) {
   if (!result.best.empty()) return;
   const memory::TransformerShape& s = question.work.model.shape();
@@ -46,14 +43,22 @@ const Prediction& exported_of(const SearchResult& result, std::size_t exported) 
 std::string heading(const Question& question, const SearchSpace& space) {
   const std::string only = space.only.str();
   return fmt::format(
-      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains{}\n",
+      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains{}{}\n",
       question.work.model.shape().name,
       format_count(static_cast<std::uint64_t>(parameters_of(question.work.model))), space.gpus,
       question.cluster.gpu.name, question.cluster.name, question.work.global_batch,
-      question.work.seq_len, question.software.name, only.empty() ? "" : "; only " + only);
+      question.work.seq_len, question.software.name,
+      question.work.optimizer == optim::kDefaultRule ? "" : " with " + question.work.optimizer,
+      only.empty() ? "" : "; only " + only);
 }
 
-std::string table_of(const SearchResult& result) {
+/// Which order of ranks is meant, where both are searched.
+std::string order_words(const SearchSpace& space, const Layout& layout) {
+  if (space.orders.size() == 1 || layout.pp == 1 || layout.dp == 1) return "";
+  return layout.outermost == Outermost::kData ? ", replicas outermost" : ", stages outermost";
+}
+
+std::string table_of(const SearchSpace& space, const SearchResult& result) {
   std::string text = fmt::format("  {:>2}  {:>9}  {:>6}  {:>9}  {:<34}{}\n", "", "step", "MFU",
                                  "memory", "largest loss", "layout");
   for (std::size_t i = 0; i < result.best.size(); ++i) {
@@ -63,7 +68,7 @@ std::string table_of(const SearchResult& result) {
         "  {:>2}  {:>9}  {:>4.1f} %  {:>9}  {:<34}{}\n", i + 1, format_seconds(p.step.total()),
         kPercent * p.mfu, format_bytes(static_cast<std::uint64_t>(p.memory.total())),
         fmt::format("{} {:.0f} %", loss.what, kPercent * loss.seconds / p.step.total()),
-        p.layout.str());
+        p.layout.str() + order_words(space, p.layout));
   }
   return text;
 }
@@ -150,7 +155,7 @@ Json memory_to_json(const StageMemory& memory) {
 std::string format_plan(const Question& question, const SearchSpace& space,
                         const SearchResult& result, std::size_t exported) {
   expect_found(question, space, result);
-  return fmt::format("{}\n{}\n{}\n{}\n{}", heading(question, space), table_of(result),
+  return fmt::format("{}\n{}\n{}\n{}\n{}", heading(question, space), table_of(space, result),
                      details_of(question.work, result), reasons_of(question, space, result),
                      exports_of(question.work, exported_of(result, exported).layout));
 }
@@ -168,6 +173,8 @@ Json prediction_to_json(const Prediction& prediction) {
           {"tp", l.tp},
           {"ep", l.ep},
           {"zero", zero::number_of(l.zero)},
+          {"hybrid_shard", l.copies > 1 ? l.shard_ranks() : 0},
+          {"outermost", l.outermost == Outermost::kData ? "dp" : "pp"},
           {"schedule", l.schedule.str()},
           {"micro_batch", l.micro_batch},
           {"micro_batches", prediction.micro_batches},

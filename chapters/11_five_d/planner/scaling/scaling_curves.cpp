@@ -6,11 +6,11 @@
 #include <map>
 
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
+#include "common/base/numeric.hpp"
+#include "common/base/units.hpp"
 
 namespace ultra::planner {
 namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 double tokens_per_gpu(const Prediction& prediction) {
   return prediction.tokens_per_second / real(prediction.layout.gpus());
@@ -30,7 +30,6 @@ struct Cell {
 
 Json cell_to_json(std::pair<std::size_t, std::size_t> place, const Cell& cell) {
   Json json = {{"tp", place.first}, {"pp", place.second}};
-  constexpr double kGB = 1e9;
   if (!cell.fastest) {
     json["memory_gb"] = cell.least_bytes / kGB;
     return json;

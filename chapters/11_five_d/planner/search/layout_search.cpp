@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "chapters/11_five_d/planner/rank_placement.hpp"
 #include "common/base/interrupt.hpp"
 
 namespace ultra::planner {
@@ -93,6 +94,23 @@ std::vector<ZeroStage> stages_for(const SearchSpace& space, const Layout& layout
   return stages;
 }
 
+/// Copies of the states: one, and one for each node; or for each group of as many ranks as asked for.
+std::vector<std::size_t> copies_for(const SearchSpace& space, const Layout& layout) {
+  const std::size_t ranks = layout.dp * layout.cp;
+  std::vector<std::size_t> all;
+  for (const std::size_t asked : space.only.hybrid_shard) {
+    if (layout.zero != ZeroStage::kNone && ranks % asked == 0) all.push_back(ranks / asked);
+  }
+  if (!space.only.hybrid_shard.empty()) return all;
+  all.push_back(1);
+  if (!space.hybrid || layout.zero != ZeroStage::kParameters) {
+    return all;
+  }
+  const std::size_t here = placement_of(layout, PlanAxis::kData, space.node).per_node;
+  if (here > 1 && here < ranks && ranks % here == 0) all.push_back(ranks / here);
+  return all;
+}
+
 std::vector<std::size_t> expert_ranks(const Workload& work, const std::vector<std::size_t>& asked,
                                       const Layout& layout) {
   if (!work.model.has_experts()) return {1};
@@ -118,6 +136,15 @@ void for_each_method(const Workload& work,
   }
 }
 
+void for_each_recomputation(const Workload& work, const SearchSpace& space, Layout layout,
+                            const std::function<void(const Layout&)>& visit) {
+  for (const memory::Recompute mode : space.recomputations) {
+    if (!allows(space.only.recompute, mode)) continue;
+    layout.recompute = mode;
+    for_each_method(work, space.only.methods, layout, visit);
+  }
+}
+
 /// All choices but the mesh's.
 void for_each_choice(const Workload& work, const SearchSpace& space, Layout layout,
                      const std::function<void(const Layout&)>& visit) {
@@ -132,11 +159,11 @@ void for_each_choice(const Workload& work, const SearchSpace& space, Layout layo
         throw_if_interrupted();
         for (const ZeroStage stage : stages_for(space, layout)) {
           layout.zero = stage;
-          for (const memory::Recompute mode : space.recomputations) {
-            if (!allows(space.only.recompute, mode)) continue;
-            layout.recompute = mode;
-            for_each_method(work, space.only.methods, layout, visit);
+          for (const std::size_t copies : copies_for(space, layout)) {
+            layout.copies = copies;
+            for_each_recomputation(work, space, layout, visit);
           }
+          layout.copies = 1;
         }
       }
     }
@@ -156,6 +183,27 @@ bool sensible_mesh(const Workload& work, const SearchSpace& space, const Layout&
     return false;
   }
   return layout.pp <= work.model.shape().num_layers && work.global_batch % layout.dp == 0;
+}
+
+/// The orders of ranks, without one that leaves all groups where they are.
+std::vector<Outermost> orders_for(const SearchSpace& space, Layout mesh) {
+  std::vector<Outermost> all;
+  std::vector<std::array<replay::GroupPlacement, 2>> places;
+  for (const Outermost order : space.orders) {
+    mesh.outermost = order;
+    const std::array groups = {placement_of(mesh, PlanAxis::kData, space.node),
+                               placement_of(mesh, PlanAxis::kPipeline, space.node)};
+    if (std::ranges::find(places, groups) != places.end()) continue;
+    places.push_back(groups);
+    all.push_back(order);
+  }
+  return all;
+}
+
+/// Whether tokens are split between the matrices: as asked, or wherever there is tp.
+std::vector<bool> splits_for(const SearchSpace& space, const Layout& mesh) {
+  const std::vector<bool>& asked = space.only.sequence_parallel;
+  return mesh.tp == 1 || asked.empty() ? std::vector<bool>{mesh.tp > 1} : asked;
 }
 
 /// A layout that fits, and its step by the closed form, which is quick.
@@ -259,17 +307,14 @@ void for_each_layout(const Workload& work, const SearchSpace& space,
                     .pp = pp,
                     .cp = cp,
                     .tp = tp,
-                    .sequence_parallel = tp > 1,
-                    .precision = space.precision,
-                    .outermost = space.outermost};
+                    .precision = space.precision};
         if (!sensible_mesh(work, space, mesh)) continue;
-        if (tp == 1 || space.only.sequence_parallel.empty()) {
-          for_each_choice(work, space, mesh, visit);
-          continue;
-        }
-        for (const bool split : space.only.sequence_parallel) {
-          mesh.sequence_parallel = split;
-          for_each_choice(work, space, mesh, visit);
+        for (const Outermost order : orders_for(space, mesh)) {
+          mesh.outermost = order;
+          for (const bool split : splits_for(space, mesh)) {
+            mesh.sequence_parallel = split;
+            for_each_choice(work, space, mesh, visit);
+          }
         }
       }
     }

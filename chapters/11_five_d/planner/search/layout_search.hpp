@@ -28,7 +28,9 @@ struct SearchSpace {
   bool offloads = true;  ///< to the host's memory what does not fit otherwise
   memory::NumberFormats precision = memory::NumberFormats::kBf16MixedFp32Grads;  ///< of all layouts
   bool tables_fill_chunks = true;                                                ///< see Software
-  Outermost outermost = Outermost::kData;                                        ///< of all layouts
+  std::vector<Outermost> orders = {Outermost::kData};                            ///< of ranks
+  std::size_t node = 1;                                                          ///< GPUs of one
+  bool hybrid = false;    ///< each node may have a copy of ZeRO-3's states
   Restriction only = {};  ///< of all of this, what is asked about
 };
 
@@ -49,7 +51,8 @@ struct SearchResult {
 /// @brief Every layout of the space that can run.
 ///
 /// All products dp pp cp tp = gpus, with each ep that divides experts and dp cp; ZeRO 0 to 3 where
-/// there is somebody to share with; 1f1b, interleaved chunks that divide a stage's blocks, or those with the tables' two places, zero-bubble-h1,
+/// there is somebody to share with, ZeRO-3 inside the nodes as well; both orders of ranks where their
+/// groups lie elsewhere; 1f1b, interleaved chunks that divide a stage's blocks, or those with the tables' two places, zero-bubble-h1,
 /// zb-v and dualpipe-v on pipelines; each recomputation; all-gather, ring and Ulysses where there is cp. Sequences are split between the matrices
 /// wherever there is tp. ZeRO-2 and 3 of pipelines are left out: they exchange for every
 /// micro-batch what a pipeline has many of.

@@ -6,12 +6,11 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 
 namespace ultra::planner {
 namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 std::string bytes(double value) { return format_bytes(static_cast<std::uint64_t>(value)); }
 
@@ -117,7 +116,6 @@ std::string batch_words(const Question& question, const Prediction& first) {
 std::string speed_words(const Question& question, const Prediction& first) {
   const TimeShare loss = bottleneck(first);
   const WhatIf best = what_ifs(question, first).front();
-  constexpr double kPercent = 100;
   return fmt::format(
       "The step takes {}: {:.1f} % MFU. The largest loss is {}, {:.1f} % of the time; {} would "
       "make the same layout {:.1f} % faster.",

@@ -30,13 +30,16 @@ struct Restriction {
   std::vector<std::size_t> ep;                           ///< ranks that hold the experts
   std::vector<std::size_t> micro_batch;                  ///< sequences
   std::vector<zero::ZeroStage> zero;                     ///< stages, in pipelines too
+  std::vector<std::size_t> hybrid_shard;                 ///< ranks that share a copy of the states
   std::vector<AskedSchedule> schedules;                  ///< of pipelines
   std::vector<memory::Recompute> recompute;              ///< of blocks
   std::vector<context_parallel::ContextMethod> methods;  ///< of cp
   std::vector<bool> sequence_parallel;                   ///< of tp
+  std::vector<Outermost> outermost;                      ///< of the ranks' order
   std::vector<AskedSchedule> without_schedules;          ///< none of these
   std::vector<zero::ZeroStage> without_zero;             ///< none of these stages
   bool without_offload = false;                          ///< all is on the device
+  bool without_hybrid = false;                           ///< states are shared by all replicas
 
   /// @brief Adds the flags that a plan has in common with a training, under names of its own:
   /// "--plan-tp" is what "--tp" means beside --plan. They take lists. Body: options/restriction_flags.cpp.

@@ -6,6 +6,7 @@
 #include "chapters/02_collectives/cost/exchange_price.hpp"
 #include "chapters/11_five_d/planner/rank_placement.hpp"
 #include "chapters/11_five_d/planner/time/exposed_exchanges.hpp"
+#include "common/base/numeric.hpp"
 #include "common/replay/prices.hpp"
 #include "common/replay/product_time.hpp"
 
@@ -14,8 +15,6 @@ namespace {
 
 using memory::BlockKind;
 using memory::Recompute;
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 /// What the formulas share.
 class BlockModel {

@@ -7,13 +7,12 @@
 #include "chapters/08_expert_parallel/cost/dispatch_cost.hpp"
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
 #include "chapters/11_five_d/planner/rank_placement.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::planner {
 namespace {
 
 using context_parallel::ContextMethod;
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 /// Bytes of so many features of the rank's tokens, in its part of the heads.
 double bytes_of(const Question& question, const Layout& layout, double features) {

@@ -8,12 +8,12 @@
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/11_five_d/planner/rank_placement.hpp"
 #include "chapters/11_five_d/planner/time/pipeline_time.hpp"
+#include "chapters/11_five_d/planner/time/whole_matrices_time.hpp"
+#include "common/base/numeric.hpp"
 #include "common/replay/prices.hpp"
 
 namespace ultra::planner {
 namespace {
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 /// What a stage does for one micro-batch.
 struct StageWork {
@@ -55,12 +55,20 @@ replay::GroupPlacement data_group(const Question& question, const Layout& layout
                       static_cast<std::size_t>(question.cluster.gpus_per_node));
 }
 
-/// The ranks that hold the same experts: of the group, every ep-th.
-replay::GroupPlacement expert_data_group(replay::GroupPlacement group, std::size_t ep) {
-  group.per_node = std::max<std::size_t>(1, group.per_node / ep);
-  group.ranks /= ep;
+/// Of a group, every so many-th rank: those that hold the same experts, or the same shard.
+replay::GroupPlacement every(std::size_t step, replay::GroupPlacement group) {
+  group.per_node = std::max<std::size_t>(1, group.per_node / step);
+  group.ranks /= step;
   group.nodes = std::min(group.nodes, group.ranks);
   if (group.nodes == 1) group.per_node = group.ranks;
+  return group;
+}
+
+/// So many neighbours of a group.
+replay::GroupPlacement neighbours(std::size_t ranks, replay::GroupPlacement group) {
+  group.ranks = ranks;
+  group.per_node = std::min(group.per_node, ranks);
+  group.nodes = (ranks + group.per_node - 1) / group.per_node;
   return group;
 }
 
@@ -81,12 +89,27 @@ double tensor_latencies(const Question& question, const Layout& layout,
              : 0;
 }
 
+/// Bytes of an element of the gradients that replicas exchange.
+double gradient_element(const Question& question, const Layout& layout) {
+  return layout.precision == memory::NumberFormats::kBf16MixedFp32Grads
+             ? question.software.exchanged_gradient_bytes
+             : real(memory::bytes_per_parameter(layout.precision).parameters);
+}
+
+/// The sum of a rank's shard over the copies of hybrid sharding.
+double copies_seconds(const Question& question, const Layout& layout, double parameters) {
+  if (layout.copies == 1) return 0;
+  return collectives::all_reduce_seconds(
+      question.cluster, every(layout.shard_ranks(), data_group(question, layout)),
+      gradient_element(question, layout) * parameters / real(layout.shard_ranks()));
+}
+
 void add_exchange(DataSeconds& data, const Question& question, const Layout& layout,
-                  const replay::GroupPlacement& group, double parameters) {
-  if (group.ranks == 1 || parameters == 0) return;
+                  const replay::GroupPlacement& holders, double parameters) {
+  if (holders.ranks == 1 || parameters == 0) return;
   const double element = real(memory::bytes_per_parameter(layout.precision).parameters);
-  const bool mixed = layout.precision == memory::NumberFormats::kBf16MixedFp32Grads;
-  const double of_gradient = mixed ? question.software.exchanged_gradient_bytes : element;
+  const double of_gradient = gradient_element(question, layout);
+  const replay::GroupPlacement group = neighbours(holders.ranks / layout.copies, holders);
   const double scatter =
       collectives::gather_seconds(question.cluster, group, of_gradient * parameters);
   const double gather = collectives::gather_seconds(question.cluster, group, element * parameters);
@@ -239,21 +262,27 @@ DataSeconds data_exchange(const Question& question, const Layout& layout,
   if (question.software.data_nics > 0) asked.cluster.nics_per_node = question.software.data_nics;
   DataSeconds data;
   add_exchange(data, asked, layout, group, held.others);
-  add_exchange(data, asked, layout, expert_data_group(group, layout.ep), held.experts);
+  add_exchange(data, asked, layout, every(layout.ep, group), held.experts);
+  data.gradients += copies_seconds(asked, layout, held.total());
   return data;
 }
 
 double optimizer_seconds(const Question& question, const Layout& layout,
                          const StageParameters& held) {
-  const std::size_t replicas = layout.dp * layout.cp;
-  const bool shards = zero::shards_optimizer(layout.zero);
-  const double own = held.others / (shards ? real(replicas) : 1) +
-                     held.experts / (shards ? real(replicas / layout.ep) : 1);
+  const std::size_t ranks = zero::shards_optimizer(layout.zero) ? layout.shard_ranks() : 1;
+  const double own =
+      held.others / real(ranks) + held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
   // Master weight, two moments read and written, gradient read, weight written; the norm reads the
   // gradient, clipping reads and writes it.
   constexpr double kBytes = 24 + 4 + 2 + 12;
   const replay::GpuType& gpu = question.cluster.gpu;
-  if (!layout.offload) return own * kBytes / (gpu.memory_bandwidth * gpu.efficiency.memory);
+  if (!layout.offload) {
+    constexpr double kOfState = 8;  // read and written
+    return (own * kBytes - kOfState * missing_states(question.work, layout, held)) /
+               (gpu.memory_bandwidth * gpu.efficiency.memory) +
+           whole_matrices_seconds(question, layout, held,
+                                  neighbours(ranks, data_group(question, layout)));
+  }
   constexpr double kTravels = 4 + 2;
   constexpr double kHostBytes = 24 + 4 + 2;
   return own * (kTravels + kHostBytes) / question.cluster.host_bandwidth;

@@ -274,7 +274,7 @@ bool reports_for_all() {
   return !(session != nullptr && rank_zero_knows(*session)) && take_last_word();
 }
 
-void expect_usable() {}
+void expect_usable() { expect_told_ranks(); }
 
 void run_ranks(int world_size, const RankBody& body, Seconds timeout) {
   Session& session = Session::start(std::max(timeout, kPatience));

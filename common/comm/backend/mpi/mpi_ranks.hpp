@@ -20,7 +20,8 @@ namespace ultra::comm::mpi {
 [[nodiscard]] bool reports_for_all();
 
 /// @brief Checks that this build can do what a launcher wants of it.
-/// @throws ConfigError when it started several processes, and this build has no MPI.
+/// @throws ConfigError when it started several processes, and this build has no MPI or they were not told
+/// their ranks.
 void expect_usable();
 
 /// @brief Calls `body` on the first `world_size` processes and returns on all of them when all have

@@ -133,15 +133,17 @@ class QueryBlockForward {
   void add_keys(std::size_t first_key, std::size_t keys, bool is_first) {
     const std::size_t d = in_.extents.head_dim;
     const std::size_t key_offset = head_.key + first_key * head_.key_stride;
-    gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, static_cast<T>(in_.options->scale),
-         MatrixView<const T>{in_.query + head_.query + first_ * head_.query_stride,
-                             head_.query_stride},
-         MatrixView<const T>{in_.key + key_offset, head_.key_stride}, T(0),
-         MatrixView<T>{scores_, keys});
+    in_.product(Transpose::kNo, Transpose::kYes, count_, keys, d,
+                static_cast<T>(in_.options->scale),
+                MatrixView<const T>{in_.query + head_.query + first_ * head_.query_stride,
+                                    head_.query_stride},
+                MatrixView<const T>{in_.key + key_offset, head_.key_stride}, T(0),
+                MatrixView<T>{scores_, keys});
     for (std::size_t i = 0; i < count_; ++i) softmax_row(i, first_key, keys, is_first);
-    gemm(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), MatrixView<const T>{scores_, keys},
-         MatrixView<const T>{in_.value + key_offset, head_.key_stride}, is_first ? T(0) : T(1),
-         MatrixView<T>{output_, head_.query_stride});
+    in_.product(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1),
+                MatrixView<const T>{scores_, keys},
+                MatrixView<const T>{in_.value + key_offset, head_.key_stride},
+                is_first ? T(0) : T(1), MatrixView<T>{output_, head_.query_stride});
   }
 
   /// Turns a row of scores into probabilities relative to the row's highest score so far, and
@@ -229,17 +231,18 @@ class QueryBlockBackward {
     const MatrixView<const T> probabilities{probabilities_, keys};
     const MatrixView<const T> d_scores{d_scores_, keys};
 
-    gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, static_cast<T>(in_.options->scale),
-         query, key, T(0), MatrixView<T>{probabilities_, keys});
-    gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, T(1), d_output, value, T(0),
-         MatrixView<T>{d_scores_, keys});
+    in_.product(Transpose::kNo, Transpose::kYes, count_, keys, d,
+                static_cast<T>(in_.options->scale), query, key, T(0),
+                MatrixView<T>{probabilities_, keys});
+    in_.product(Transpose::kNo, Transpose::kYes, count_, keys, d, T(1), d_output, value, T(0),
+                MatrixView<T>{d_scores_, keys});
     for (std::size_t i = 0; i < count_; ++i) differentiate_row(i, first_key, keys);
-    gemm(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), probabilities, d_output, T(1),
-         MatrixView<T>{g_.d_value + key_offset, head_.key_stride});
-    gemm(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), d_scores, query, T(1),
-         MatrixView<T>{g_.d_key + key_offset, head_.key_stride});
-    gemm(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), d_scores, key, T(1),
-         MatrixView<T>{g_.d_query + query_offset_, head_.query_stride});
+    in_.product(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), probabilities, d_output,
+                T(1), MatrixView<T>{g_.d_value + key_offset, head_.key_stride});
+    in_.product(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), d_scores, query, T(1),
+                MatrixView<T>{g_.d_key + key_offset, head_.key_stride});
+    in_.product(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), d_scores, key, T(1),
+                MatrixView<T>{g_.d_query + query_offset_, head_.query_stride});
   }
 
   /// Scores to probabilities, and their gradients through the softmax.

@@ -1,6 +1,4 @@
-#include <algorithm>
 #include <cstring>
-#include <optional>
 
 #include "common/ops/backend/backend.hpp"
 #include "common/ops/backend/cpu/gemm.hpp"
@@ -11,34 +9,6 @@ namespace ultra::ops {
 namespace {
 
 namespace half = cpu::half;
-
-/// The row of a token in a part of a table; nothing when another part has it.
-std::optional<std::size_t> row_of(std::int32_t token, std::size_t first_token, std::size_t rows) {
-  const auto id = static_cast<std::size_t>(token);
-  if (id < first_token || id - first_token >= rows) return {};
-  return id - first_token;
-}
-
-template <class T>
-cpu::AttentionOperands<T> attention_operands(const Tensor& query, const Tensor& key,
-                                             const Tensor& value, const AttentionOptions& options) {
-  return {.extents = {.batch = query.size(0),
-                      .query_seq = query.size(1),
-                      .key_seq = key.size(1),
-                      .heads = query.size(2),
-                      .kv_heads = key.size(2),
-                      .head_dim = query.size(3)},
-          .query = query.data<T>(),
-          .key = key.data<T>(),
-          .value = value.data<T>(),
-          .options = &options};
-}
-
-/// Elements between the starts of neighbouring rows, as BLAS wants it: at least a row's length. The
-/// stride of a dimension of one row, or of an empty one, may be anything.
-std::size_t row_stride(const Tensor& matrix) {
-  return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
-}
 
 void write_number(const Tensor& number, double value, Write write) {
   double& place = *number.data<double>();
@@ -51,7 +21,7 @@ void half_embedding_backward(const Tensor& d_part, const Tensor& d_output, const
   const Tensor sums = cast(d_part, DType::kF32);
   std::size_t from = 0;
   for (const std::int32_t id : tokens.span<std::int32_t>()) {
-    const auto row = row_of(id, first_token, d_part.size(0));
+    const auto row = cpu::row_of(id, first_token, d_part.size(0));
     if (row) half::add_row(sums, *row, d_output, from);
     ++from;
   }
@@ -70,10 +40,10 @@ class CpuBackend final : public Backend {
     if (is_half(a.dtype())) return half::matmul(out, a, transpose_a, b, transpose_b, write);
     dispatch_float(out.dtype(), [&]<class T>() {
       cpu::gemm(transpose_a, transpose_b, out.size(0), out.size(1), k, T(1),
-                cpu::MatrixView<const T>{a.data<T>(), row_stride(a)},
-                cpu::MatrixView<const T>{b.data<T>(), row_stride(b)},
+                cpu::MatrixView<const T>{a.data<T>(), cpu::row_stride(a)},
+                cpu::MatrixView<const T>{b.data<T>(), cpu::row_stride(b)},
                 write == Write::kOverwrite ? T(0) : T(1),
-                cpu::MatrixView<T>{out.data<T>(), row_stride(out)});
+                cpu::MatrixView<T>{out.data<T>(), cpu::row_stride(out)});
     });
   }
 
@@ -141,7 +111,7 @@ class CpuBackend final : public Backend {
                  const Tensor& value, const AttentionOptions& options) const override {
     if (is_half(query.dtype())) return half::attention(result, query, key, value, options);
     dispatch_float(query.dtype(), [&]<class T>() {
-      cpu::attention(attention_operands<T>(query, key, value, options), query.device(),
+      cpu::attention(cpu::attention_operands<T>(query, key, value, options), query.device(),
                      result.output.data<T>(), result.log_sum_exp.data<T>());
     });
   }
@@ -155,8 +125,8 @@ class CpuBackend final : public Backend {
                                       options);
     }
     dispatch_float(query.dtype(), [&]<class T>() {
-      cpu::attention_backward<T>(attention_operands<T>(query, key, value, options), query.device(),
-                                 d_output.span<T>().data(), output.span<T>().data(),
+      cpu::attention_backward<T>(cpu::attention_operands<T>(query, key, value, options),
+                                 query.device(), d_output.span<T>().data(), output.span<T>().data(),
                                  log_sum_exp.span<T>().data(), gradients.d_query.data<T>(),
                                  gradients.d_key.data<T>(), gradients.d_value.data<T>());
     });
@@ -187,7 +157,7 @@ class CpuBackend final : public Backend {
       const T* rows = part.span<T>().data();
       T* to = out.data<T>();
       for (const std::int32_t id : tokens.span<std::int32_t>()) {
-        const auto row = row_of(id, first_token, part.size(0));
+        const auto row = cpu::row_of(id, first_token, part.size(0));
         if (row) {
           std::memcpy(to, rows + *row * part.size(1), row_bytes);
         } else {
@@ -208,7 +178,7 @@ class CpuBackend final : public Backend {
       const T* from = d_output.span<T>().data();
       T* rows = d_part.span<T>().data();
       for (const std::int32_t id : tokens.span<std::int32_t>()) {
-        if (const auto row = row_of(id, first_token, d_part.size(0))) {
+        if (const auto row = cpu::row_of(id, first_token, d_part.size(0))) {
           cpu::add(hidden, rows + *row * hidden, from, rows + *row * hidden);
         }
         from += hidden;

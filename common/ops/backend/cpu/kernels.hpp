@@ -2,12 +2,15 @@
 /// @file
 /// The CPU loops behind the backend, one template per operation, on plain pointers.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "common/ops/adamw.hpp"
 #include "common/ops/attention.hpp"
+#include "common/ops/backend/cpu/gemm.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/ops/rope.hpp"
 
@@ -23,6 +26,12 @@ struct AttentionExtents {
   std::size_t head_dim;   ///< elements per head
 };
 
+/// The products of attention's blocks: gemm(), or another with its parameters.
+template <class T>
+using BlockProduct = void (*)(Transpose ta, Transpose tb, std::size_t m, std::size_t n,
+                              std::size_t k, T alpha, MatrixView<const T> a, MatrixView<const T> b,
+                              T beta, MatrixView<T> c);
+
 /// @brief Operands of the attention loops; see ops::attention for the shapes.
 template <class T>
 struct AttentionOperands {
@@ -31,7 +40,38 @@ struct AttentionOperands {
   const T* key;                     ///< [batch, key_seq, kv_heads, head_dim]
   const T* value;                   ///< [batch, key_seq, kv_heads, head_dim]
   const AttentionOptions* options;  ///< mask, scale and positions
+  BlockProduct<T> product = gemm;   ///< of its blocks
 };
+
+/// @brief The operands in tensors.
+template <class T>
+AttentionOperands<T> attention_operands(const Tensor& query, const Tensor& key, const Tensor& value,
+                                        const AttentionOptions& options) {
+  return {.extents = {.batch = query.size(0),
+                      .query_seq = query.size(1),
+                      .key_seq = key.size(1),
+                      .heads = query.size(2),
+                      .kv_heads = key.size(2),
+                      .head_dim = query.size(3)},
+          .query = query.data<T>(),
+          .key = key.data<T>(),
+          .value = value.data<T>(),
+          .options = &options};
+}
+
+/// @brief The row of a token in a part of a table; nothing when another part has it.
+inline std::optional<std::size_t> row_of(std::int32_t token, std::size_t first_token,
+                                         std::size_t rows) {
+  const auto id = static_cast<std::size_t>(token);
+  if (id < first_token || id - first_token >= rows) return {};
+  return id - first_token;
+}
+
+/// @brief Elements between the starts of neighbouring rows, as BLAS wants it: at least a row's length.
+/// The stride of a dimension of one row, or of an empty one, may be anything.
+inline std::size_t row_stride(const Tensor& matrix) {
+  return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
+}
 
 /// @brief Forward pass; see ops::attention.
 template <class T>

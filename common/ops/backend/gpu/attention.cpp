@@ -54,17 +54,17 @@ SeenKeys::SeenKeys(const Tensor& query, const Tensor& key, const AttentionOption
 
 /// The inputs of an attention; see ops::attention.
 struct AttentionOperands {
-  const Tensor& query;              ///< [batch, query_seq, heads, head_dim]
-  const Tensor& key;                ///< [batch, key_seq, kv_heads, head_dim]
-  const Tensor& value;              ///< [batch, key_seq, kv_heads, head_dim]
+  Tensor query;                     ///< [batch, query_seq, heads, head_dim]
+  Tensor key;                       ///< [batch, key_seq, kv_heads, head_dim]
+  Tensor value;                     ///< [batch, key_seq, kv_heads, head_dim]
   const AttentionOptions& options;  ///< with all positions given
 };
 
 /// What backward adds to them; see ops::attention_backward.
 struct BackwardInputs {
-  const Tensor& d_output;     ///< [batch, query_seq, heads, head_dim]
-  const Tensor& output;       ///< [batch, query_seq, heads, head_dim]
-  const Tensor& log_sum_exp;  ///< [batch, heads, query_seq]
+  Tensor d_output;     ///< [batch, query_seq, heads, head_dim]
+  Tensor output;       ///< [batch, query_seq, heads, head_dim]
+  Tensor log_sum_exp;  ///< [batch, heads, query_seq]
 };
 
 /// The generic kernel's attention.
@@ -115,6 +115,13 @@ Tensor room_heads_first(const Tensor& x) {
   return Tensor::empty(x.device(), {x.size(0), x.size(2), x.size(1), x.size(3)}, x.dtype());
 }
 
+/// [batch, seq, heads, head_dim] as one sequence of all: [1, batch * seq, heads, head_dim].
+Tensor as_pack(const Tensor& x) { return x.view({1, x.size(0) * x.size(1), x.size(2), x.size(3)}); }
+
+AttentionOperands as_pack(const AttentionOperands& in) {
+  return {as_pack(in.query), as_pack(in.key), as_pack(in.value), in.options};
+}
+
 /// The sizes as the ladders take them.
 kernels::attention::Shape ladder_shape(const AttentionOperands& in) {
   return {.batch = checked_cast<int>(in.query.size(0)),
@@ -126,15 +133,32 @@ kernels::attention::Shape ladder_shape(const AttentionOperands& in) {
           .scale = static_cast<float>(in.options.scale)};
 }
 
+/// The documents of a pack as kernels take them.
+template <class Problem>
+Problem documents_of(const decltype(Problem::pack)& pack, const Tensor& begins) {
+  Problem of{};
+  of.pack = pack;
+  of.documents = checked_cast<int>(begins.size(0)) - 1;
+  of.begins = integers(begins);
+  return of;
+}
+
+/// Where documents begin, on the device, if the kernels of `way` want to know it.
+Tensor upload_begins(const AttentionOperands& in, AttentionWay way) {
+  if (way != AttentionWay::kDocumentsBf16) return {};
+  return upload(in.query.device(), begins_of_documents(in.options));
+}
+
 /// The ladders' attention.
 void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in,
                       AttentionWay way) {
+  const Tensor begins = upload_begins(in, way);
   const Tensor q = heads_first(in.query);
   const Tensor k = heads_first(in.key);
   const Tensor v = heads_first(in.value);
   const Tensor o = room_heads_first(in.query);
   {
-    const auto launched = launch("attention", {q, k, v}, {o, result.log_sum_exp});
+    const auto launched = launch("attention", {q, k, v, begins}, {o, result.log_sum_exp});
     const auto problem = [&]<class Problem, class T>() {
       Problem of{};
       of.shape = ladder_shape(in);
@@ -155,11 +179,24 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
       launched.kernels().attention_f32(of_f32(), launched.queue());
     } else if (way == AttentionWay::kHopperBf16) {
       launched.kernels().attention_hopper(of_bf16(), launched.queue());
+    } else if (way == AttentionWay::kDocumentsBf16) {
+      launched.kernels().attention_documents(
+          documents_of<kernels::attention_varlen::Problem>(of_bf16(), begins), launched.queue());
     } else {
       launched.kernels().attention_bf16(of_bf16(), launched.queue());
     }
   }
   result.output.copy_from(o.transpose(1, 2));
+}
+
+/// The same of documents, which lie behind one another in the sequences of a batch too.
+void attend_to_documents(const AttentionResult& result, const AttentionOperands& in) {
+  const Tensor& sums = result.log_sum_exp;
+  const std::size_t heads = sums.size(1);
+  const Tensor of_pack =
+      Tensor::empty(sums.device(), {1, heads, in.query.size(0) * sums.size(2)}, sums.dtype());
+  attend_by_ladder({as_pack(result.output), of_pack}, as_pack(in), AttentionWay::kDocumentsBf16);
+  sums.copy_from(of_pack.view({heads, sums.size(0), sums.size(2)}).transpose(0, 1));
 }
 
 /// The ladders' gradients.
@@ -175,9 +212,19 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
   const Tensor d_v = room_heads_first(in.key);
   const Tensor& sums = from.log_sum_exp;
   const Tensor delta = Tensor::empty(sums.device(), sums.shape(), sums.dtype());
+  const Tensor begins = upload_begins(in, way);
+  Tensor d_q_sums;  // of the kernel for Hopper, whose blocks add to it in turns
+  Tensor turns;
+  if (way == AttentionWay::kHopperBf16) {
+    const kernels::attention::Shape shape = ladder_shape(in);
+    d_q_sums = Tensor::empty(sums.device(), {kernels::attention_backward_bf16::d_q_sums_of(shape)},
+                             DType::kF32);
+    turns = Tensor::empty(sums.device(), {kernels::attention_backward_bf16::turns_of(shape)},
+                          DType::kI32);
+  }
   {
-    const auto launched =
-        launch("attention_backward", {q, k, v, o, d_o, sums}, {d_q, d_k, d_v, delta});
+    const auto launched = launch("attention_backward", {q, k, v, o, d_o, sums, begins},
+                                 {d_q, d_k, d_v, delta, d_q_sums, turns});
     const auto problem = [&]<class Problem, class T>() {
       Problem of{};
       of.shape = ladder_shape(in);
@@ -197,15 +244,40 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
       launched.kernels().attention_backward_f32(
           problem.template operator()<kernels::attention_backward::Problem, float>(),
           launched.queue());
+    } else if (way == AttentionWay::kHopperBf16) {
+      auto ordered =
+          problem
+              .template operator()<kernels::attention_backward_bf16::OrderedProblem, simt::bf16>();
+      ordered.d_q_sums = elements<float>(d_q_sums);
+      ordered.turns = elements<unsigned>(turns);
+      launched.kernels().attention_backward_hopper(ordered, launched.queue());
     } else {
-      launched.kernels().attention_backward_bf16(
-          problem.template operator()<kernels::attention_backward_bf16::Problem, simt::bf16>(),
-          launched.queue());
+      const auto of_bf16 =
+          problem.template operator()<kernels::attention_backward_bf16::Problem, simt::bf16>();
+      if (way == AttentionWay::kDocumentsBf16) {
+        launched.kernels().attention_backward_documents(
+            documents_of<kernels::attention_backward_varlen::Problem>(of_bf16, begins),
+            launched.queue());
+      } else {
+        launched.kernels().attention_backward_bf16(of_bf16, launched.queue());
+      }
     }
   }
   gradients.d_query.copy_from(d_q.transpose(1, 2));
   gradients.d_key.copy_from(d_k.transpose(1, 2));
   gradients.d_value.copy_from(d_v.transpose(1, 2));
+}
+
+/// The same of documents, which lie behind one another in the sequences of a batch too.
+void differentiate_documents(const AttentionGradients& gradients, const AttentionOperands& in,
+                             const BackwardInputs& from) {
+  const Tensor& sums = from.log_sum_exp;
+  const Tensor of_pack =
+      sums.transpose(0, 1).clone().view({1, sums.size(1), sums.size(0) * sums.size(2)});
+  differentiate_by_ladder(
+      {as_pack(gradients.d_query), as_pack(gradients.d_key), as_pack(gradients.d_value)},
+      as_pack(in), {as_pack(from.d_output), as_pack(from.output), of_pack},
+      AttentionWay::kDocumentsBf16);
 }
 
 }  // namespace
@@ -216,6 +288,7 @@ void KernelBackend::attention(const AttentionResult& result, const Tensor& query
   const AttentionWay way =
       choose_attention(hardware_of(query.device()), query, key, result.output.dtype(), options);
   if (way == AttentionWay::kPlain) return attend_plainly(result, in);
+  if (way == AttentionWay::kDocumentsBf16) return attend_to_documents(result, in);
   attend_by_ladder(result, in, way);
 }
 
@@ -231,6 +304,7 @@ void KernelBackend::attention_backward(const AttentionGradients& gradients, cons
   if (way == AttentionWay::kPlain || !one_type) {
     return differentiate_plainly(gradients, in, from);
   }
+  if (way == AttentionWay::kDocumentsBf16) return differentiate_documents(gradients, in, from);
   differentiate_by_ladder(gradients, in, from, way);
 }
 

@@ -6,12 +6,18 @@
 /// |--------------------|-------------------------------------------------------|---------------------|
 /// | matmul             | a GPU, unless --matmul ours                           | cuBLASLt            |
 /// |                    | f32, at least kLeastTile x kLeastTile                 | matmul_fp32, rung 9 |
-/// |                    | bf16 to bf16, the same, depth a multiple of 8         | matmul_bf16, rung 6 |
-/// |                    | on Hopper, columns a multiple of 8                    | matmul_bf16, rung 12|
+/// |                    | bf16 to bf16, the same, depth a multiple of 8, both   | matmul_bf16, rung 6 |
+/// |                    | factors along the depth; on Hopper, columns a         |                     |
+/// |                    | multiple of 8                                         | matmul_bf16, rung 12|
+/// |                    | bf16 to bf16 or f32, lengths of rows multiples of 8,  | matmul_turned, 1    |
+/// |                    | factors along depth or rows; on Hopper                | matmul_turned, 2    |
 /// | attention          | f32, heads of 4 n <= 128 elements, as many queries as | attention, rung 6;  |
 /// |                    | keys at the same positions, no documents              | its backward, rung 2|
 /// |                    | bf16 to bf16, heads of 8 n elements                   | attention_bf16, 3   |
-/// |                    | on Hopper                                             | attention_bf16, 5   |
+/// |                    | on Hopper                                             | attention_bf16, 5;  |
+/// |                    |                                                       | its backward, rung 2|
+/// |                    | bf16, packed documents of kLeastSequence tokens in    | attention_varlen, 3;|
+/// |                    | the mean                                              | its backward, rung 1|
 /// | rms_norm_backward  | f32, rows of at most 8192 elements                    | its rung 3          |
 /// | swiglu             | f32 or bf16, at a multiple of 16 bytes                | its top rung        |
 /// | swiglu_backward    | f32, likewise                                         | its rung 3          |
@@ -21,7 +27,9 @@
 /// part of a tensor, wherever that begins, gets the same bits as one that updates all of it.
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <vector>
 
 #include "common/ops/attention.hpp"
 #include "common/ops/matmul.hpp"
@@ -38,27 +46,54 @@ inline constexpr std::size_t kLeastSequence = 64;
 struct Hardware {
   bool has_vendor_products = false;  ///< cuBLASLt
   bool is_hopper = false;            ///< instructions of compute capability 9.0
+  bool is_old = false;               ///< a compute capability below 8.0: no tiles of ladders
 };
 
 /// @brief What the device of a tensor has.
 [[nodiscard]] Hardware hardware_of(const Device& device);
 
 /// @brief How a matrix product is computed.
-enum class MatmulWay { kPlain, kVendor, kLadderF32, kLadderBf16, kHopperBf16 };
+enum class MatmulWay { kPlain, kVendor, kLadderF32, kLadderBf16, kTurnedBf16 };
 
-/// @brief The way of a product, with the library that the device of `out` was made for.
-/// @param depth  terms of each sum.
+/// @brief out = a b, or += a b, where factors may be transposed.
+struct Product {
+  const Tensor& out;      ///< [rows, columns]
+  const Tensor& a;        ///< left factor
+  Transpose transpose_a;  ///< of the left factor
+  const Tensor& b;        ///< right factor
+  Transpose transpose_b;  ///< of the right factor
+  Write write;            ///< whether the result is added to
+
+  /// @brief Terms of each sum.
+  [[nodiscard]] std::size_t depth() const {
+    return transpose_a == Transpose::kNo ? a.size(1) : a.size(0);
+  }
+  /// @brief Whether a's rows run along the depth.
+  [[nodiscard]] bool a_along_depth() const { return transpose_a == Transpose::kNo; }
+  /// @brief Whether b's do.
+  [[nodiscard]] bool b_along_depth() const { return transpose_b == Transpose::kYes; }
+};
+
+/// @brief The way of a product, with the library that the device of its result was made for.
 /// @throws ConfigError when that library is the vendor's, asked for by name, and it is missing.
-[[nodiscard]] MatmulWay choose_matmul(const Hardware& hardware, const Tensor& out, const Tensor& a,
-                                      std::size_t depth, Write write);
+[[nodiscard]] MatmulWay choose_matmul(const Hardware& hardware, const Product& of);
+
+/// @brief Whether a product of bf16 has a kernel of Hopper's own.
+[[nodiscard]] bool has_hopper_kernel(const Hardware& hardware, const Product& of);
 
 /// @brief How attention and its gradients are computed.
-enum class AttentionWay { kPlain, kLadderF32, kLadderBf16, kHopperBf16 };
+enum class AttentionWay { kPlain, kLadderF32, kLadderBf16, kHopperBf16, kDocumentsBf16 };
 
 /// @brief The way of an attention whose results are of `result`.
 [[nodiscard]] AttentionWay choose_attention(const Hardware& hardware, const Tensor& query,
                                             const Tensor& key, DType result,
                                             const AttentionOptions& options);
+
+/// @brief The documents of all sequences behind one another, as kernels take them (cu_seqlens).
+/// @param options  with all positions given.
+/// @return [documents + 1] where each begins, and how many tokens there are; empty where a query sees
+///         anything but the keys of its own document up to its own.
+[[nodiscard]] std::vector<std::int32_t> begins_of_documents(const AttentionOptions& options);
 
 /// @brief Whether the ladder's kernel for the gradients of rms_norm fits.
 [[nodiscard]] bool ladder_fits_rms_norm_backward(const Tensor& d_x, const Tensor& d_y,

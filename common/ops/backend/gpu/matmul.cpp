@@ -12,21 +12,6 @@
 namespace ultra::ops::gpu {
 namespace {
 
-/// A product that is asked for; see ops::matmul_into.
-struct Product {
-  const Tensor& out;      ///< the result
-  const Tensor& a;        ///< left factor
-  Transpose transpose_a;  ///< of the left factor
-  const Tensor& b;        ///< right factor
-  Transpose transpose_b;  ///< of the right factor
-  Write write;            ///< whether the result is added to
-
-  /// @brief Terms of each sum.
-  [[nodiscard]] std::size_t depth() const {
-    return transpose_a == Transpose::kNo ? a.size(1) : a.size(0);
-  }
-};
-
 /// Elements between the starts of neighbouring rows; of one row any distance would do.
 std::size_t row_stride(const Tensor& matrix) {
   return std::max({matrix.strides()[0], matrix.size(1), std::size_t{1}});
@@ -134,20 +119,50 @@ void multiply_f32(const Product& of) {
 
 /// The top rung of the bf16 ladder, or of its part for Hopper. It takes the right factor
 /// transposed.
-void multiply_bf16(const Product& of, MatmulWay way) {
+void multiply_bf16(const Product& of, bool is_hopper) {
   const Tensor a = dense(of.a, of.transpose_a);
-  const Tensor b = dense(of.b, of.transpose_b == Transpose::kNo ? Transpose::kYes : Transpose::kNo);
+  const Tensor b = dense(of.b, of.b_along_depth() ? Transpose::kNo : Transpose::kYes);
   multiply_densely(of, a, b, [&](const Tensor& c, const KernelLaunch& launched) {
-    const kernels::matmul_bf16::Problem problem{.rows = checked_cast<int>(a.size(0)),
-                                                .columns = checked_cast<int>(b.size(0)),
-                                                .depth = checked_cast<int>(a.size(1)),
-                                                .a = static_cast<const simt::bf16*>(a.address()),
-                                                .b = static_cast<const simt::bf16*>(b.address()),
-                                                .c = static_cast<simt::bf16*>(c.address())};
     const kernels::Table& kernels = launched.kernels();
-    const auto multiply =
-        way == MatmulWay::kHopperBf16 ? kernels.matmul_hopper : kernels.matmul_bf16;
-    multiply(problem, launched.queue());
+    const auto multiply = is_hopper ? kernels.matmul_hopper : kernels.matmul_bf16;
+    multiply({.rows = checked_cast<int>(c.size(0)),
+              .columns = checked_cast<int>(c.size(1)),
+              .depth = checked_cast<int>(of.depth()),
+              .a = elements<const simt::bf16>(a),
+              .b = elements<const simt::bf16>(b),
+              .c = elements<simt::bf16>(c)},
+             launched.queue());
+  });
+}
+
+/// The products of a backward pass, with the factors as they lie. Results in f32 are added to by the
+/// kernel itself.
+void multiply_turned(const Product& of, bool is_hopper) {
+  using kernels::matmul_bf16::Lies;
+  const Tensor a = dense(of.a, Transpose::kNo);
+  const Tensor b = dense(of.b, Transpose::kNo);
+  const auto multiply = [&](const Tensor& c, const KernelLaunch& launched, bool adds) {
+    const bool is_float = c.dtype() == DType::kF32;
+    const kernels::Table& kernels = launched.kernels();
+    const auto kernel = is_hopper ? kernels.matmul_turned_hopper : kernels.matmul_turned;
+    kernel({.rows = checked_cast<int>(c.size(0)),
+            .columns = checked_cast<int>(c.size(1)),
+            .depth = checked_cast<int>(of.depth()),
+            .a = elements<const simt::bf16>(a),
+            .a_lies = of.a_along_depth() ? Lies::kAlongDepth : Lies::kAlongRows,
+            .b = elements<const simt::bf16>(b),
+            .b_lies = of.b_along_depth() ? Lies::kAlongDepth : Lies::kAlongRows,
+            .c = is_float ? nullptr : elements<simt::bf16>(c),
+            .sums = is_float ? elements<float>(c) : nullptr,
+            .adds = adds},
+           launched.queue());
+  };
+  if (of.write == Write::kAccumulate && of.out.dtype() == DType::kF32 && is_dense(of.out)) {
+    const auto launched = launch("matmul", {a, b, of.out}, {of.out});
+    return multiply(of.out, launched, true);
+  }
+  multiply_densely(of, a, b, [&](const Tensor& c, const KernelLaunch& launched) {
+    multiply(c, launched, false);
   });
 }
 
@@ -158,14 +173,15 @@ void KernelBackend::matmul(const Tensor& out, const Tensor& a, Transpose transpo
   if (out.numel() == 0) return;
   const Product of{out, a, transpose_a, b, transpose_b, write};
   const Hardware hardware = hardware_of(of.out.device());
-  switch (const MatmulWay way = choose_matmul(hardware, of.out, of.a, of.depth(), of.write)) {
+  switch (choose_matmul(hardware, of)) {
     case MatmulWay::kVendor:
       return multiply_by_vendor(of);
     case MatmulWay::kLadderF32:
       return multiply_f32(of);
     case MatmulWay::kLadderBf16:
-    case MatmulWay::kHopperBf16:
-      return multiply_bf16(of, way);
+      return multiply_bf16(of, has_hopper_kernel(hardware, of));
+    case MatmulWay::kTurnedBf16:
+      return multiply_turned(of, has_hopper_kernel(hardware, of));
     case MatmulWay::kPlain:
       break;
   }

@@ -1,6 +1,8 @@
 #include "common/ops/partial_softmax.hpp"
 
+#include "common/ops/backend/cpu/tree/tree_rows.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::ops {
 namespace {
@@ -22,6 +24,7 @@ kernels::generic::PartOfLogits rows_of(const LogitsOfPart& part) {
 
 Tensor highest_logits(const LogitsOfPart& part) {
   const Tensor& logits = part.logits;
+  if (sums_by_trees(logits.device())) return cpu::tree_highest_logits(part);
   Tensor highest = Tensor::empty(logits.device(), {part.targets.numel()}, logits.dtype());
   const auto launched = launch("highest_logits", {logits}, {highest});
   launched.kernels().highest_of_rows(rows_of(part), target(highest), launched.queue());
@@ -30,6 +33,7 @@ Tensor highest_logits(const LogitsOfPart& part) {
 
 Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
   const Tensor& logits = part.logits;
+  if (sums_by_trees(logits.device())) return cpu::tree_exponentials_of_logits(part, highest);
   Tensor sums = Tensor::empty(logits.device(), {2, part.targets.numel()}, logits.dtype());
   const auto launched =
       launch("exponentials_of_logits", {logits, part.targets, highest}, {logits, sums});
@@ -41,6 +45,9 @@ Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
 void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const Tensor& highest,
                             const Tensor& sums, double normalizer, Write write) {
   const Tensor& logits = part.logits;
+  if (sums_by_trees(logits.device())) {
+    return cpu::tree_cross_entropy_of_parts(loss, part, highest, sums, normalizer, write);
+  }
   const Tensor scratch = Tensor::empty(logits.device(), {part.targets.numel()}, DType::kF64);
   const auto launched =
       launch("cross_entropy_of_parts", {logits, part.targets, highest, sums, loss},

@@ -1,6 +1,7 @@
 // The operations of a device that computes nothing: those of devices with streams, without what their
 // kernels need beside the operands, and with what is known of each beyond its bytes.
 
+#include "common/base/numeric.hpp"
 #include "common/gpu/meta/meta_streams.hpp"
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
@@ -19,8 +20,6 @@ void note(std::string_view operation, std::initializer_list<Tensor> reads,
   auto& streams = static_cast<ultra::gpu::MetaStreams&>(writes.begin()->device().streams());
   if (TapedWork* work = streams.under_way(ultra::gpu::current_role())) say(*work);
 }
-
-double real(std::size_t value) { return static_cast<double>(value); }
 
 /// Bytes of what a result that is added to held before.
 std::size_t bytes_before(const Tensor& result, Write write) {

@@ -34,6 +34,14 @@ struct Problem {
   simt::bf16* c;
 };
 
+/// @brief How a factor lies in memory, row-major, where it may lie either way.
+enum class Lies {
+  /// @brief [rows, depth].
+  kAlongDepth,
+  /// @brief [depth, rows]: rows must be a multiple of 8.
+  kAlongRows,
+};
+
 /// @brief Rung 1: CUDA cores, tiles in shared memory, 8 x 8 elements per thread.
 template <simt::Executor executor>
 void cuda_cores(const Problem& problem, const simt::Queue& queue);

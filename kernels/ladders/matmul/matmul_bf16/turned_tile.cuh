@@ -5,17 +5,10 @@
 /// turned while they go from shared memory to registers: ldmatrix transposes on its way.
 
 #include "kernels/ladders/matmul/matmul_bf16/block_tile.cuh"
+#include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 
 namespace ultra::kernels::matmul_bf16::block_tile {
 namespace {
-
-/// @brief How a factor lies in memory, row-major.
-enum class Lies {
-  /// @brief [rows, depth].
-  kAlongDepth,
-  /// @brief [depth, rows]: rows must be a multiple of 8.
-  kAlongRows,
-};
 
 constexpr int kHalf = BK * kRowUnits;  // units of 64 rows of a tile that lies along rows
 

@@ -44,4 +44,8 @@ void converted(const Problem& problem, const simt::Queue& queue);
 template <simt::Executor executor>
 void tensor_cores(const Problem& problem, const simt::Queue& queue);
 
+/// @brief Rung 3: Hopper's tensor cores multiply fp8, as wgmma; columns are even.
+template <simt::Executor executor>
+void wgmma(const Problem& problem, const simt::Queue& queue);
+
 }  // namespace ultra::kernels::matmul_fp8

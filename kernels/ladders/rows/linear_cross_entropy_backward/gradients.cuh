@@ -12,6 +12,7 @@ namespace {
 
 using namespace simt;
 using namespace matmul_bf16::block_tile;
+using matmul_bf16::Lies;
 
 static_assert(kTile == kTileSide);
 

@@ -100,7 +100,15 @@ void commit_boxes();
 /// @brief cp.async.bulk.wait_group.read: all groups of the running thread but the `pending` latest.
 void wait_for_boxes(std::uint32_t pending, SourceLine place);
 
-/// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16 with sums in float.
+/// @brief What wgmma multiplies.
+enum class Element : std::uint8_t {
+  /// @brief 16 elements along the depth.
+  kBf16,
+  /// @brief 32 elements along the depth, as many bytes.
+  kE4m3,
+};
+
+/// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16, or m64nNk32 of e4m3, with sums in float.
 struct Product {
   /// @brief The lane's N / 2 sums.
   float* sums;
@@ -118,6 +126,8 @@ struct Product {
   Major b_major;
   /// @brief Whether the product is added to the sums, or replaces them.
   bool adds;
+  /// @brief Of both factors; those of a byte lie by rows, in shared memory.
+  Element element = Element::kBf16;
 };
 
 /// @brief wgmma.fence.

@@ -9,13 +9,14 @@
 
 #include "kernels/simt/emulator/async/units.hpp"
 #include "kernels/simt/emulator/engine.hpp"
+#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::emulator {
 namespace {
 
-constexpr std::uint32_t kRows = 16;  // of a warp
-constexpr std::uint32_t kDepth = 16;
-constexpr std::uint32_t kChunk = 8;  // elements of 16 bytes
+constexpr std::uint32_t kRows = 16;   // of a warp
+constexpr std::uint32_t kDepth = 16;  // elements of 16 bits
+constexpr std::uint32_t kChunk = 8;   // of them in 16 bytes
 constexpr std::uint32_t kChunkBytes = 16;
 constexpr std::size_t kWarps = 4;  // of a warpgroup
 constexpr std::size_t kLanes = 32;
@@ -25,7 +26,8 @@ constexpr float kInFlight = std::bit_cast<float>(0x7fa0deadU);
 bool is_same(const Product& left, const Product& right) {
   return left.columns == right.columns && left.a == right.a && left.b == right.b &&
          left.a_major == right.a_major && left.b_major == right.b_major &&
-         left.adds == right.adds && (left.left == nullptr) == (right.left == nullptr);
+         left.adds == right.adds && left.element == right.element &&
+         (left.left == nullptr) == (right.left == nullptr);
 }
 
 float to_float(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
@@ -42,6 +44,23 @@ std::vector<float> matrix_of(const std::array<std::array<unsigned, 4>, 32>& left
     }
   }
   return matrix;
+}
+
+// A factor's elements, of which 16 bits are one or two.
+std::vector<float> values_of(const std::vector<std::uint16_t>& words, Element element) {
+  std::vector<float> values;
+  values.reserve(2 * words.size());
+  for (const std::uint16_t word : words) {
+    if (element == Element::kBf16) {
+      values.push_back(to_float(word));
+      continue;
+    }
+    for (const int shift : {0, 8}) {
+      const auto byte = static_cast<std::uint8_t>(word >> shift);
+      values.push_back(static_cast<float>(fp8_e4m3::from_bits(byte)));
+    }
+  }
+  return values;
 }
 
 }  // namespace
@@ -185,12 +204,12 @@ void Units::read_matrix(std::uint64_t descriptor, Major major, std::uint32_t fir
   }
 }
 
-// A matrix in shared memory as [row][depth].
-std::vector<float> Units::gather_matrix(std::uint64_t descriptor, Major major, std::uint32_t first,
-                                        std::uint32_t rows) const {
+// A matrix in shared memory as [row][depth], in words of 16 bits.
+std::vector<std::uint16_t> Units::gather_matrix(std::uint64_t descriptor, Major major,
+                                                std::uint32_t first, std::uint32_t rows) const {
   const MatrixDescriptor matrix = decode_descriptor(descriptor);
   const std::byte* const memory = memory_of(block());
-  std::vector<float> values(std::size_t{rows} * kDepth);
+  std::vector<std::uint16_t> words(std::size_t{rows} * kDepth);
   const bool by_depth = major == Major::kDepth;
   for (std::uint32_t along = 0; along < rows; along += by_depth ? kChunk : 1) {
     for (std::uint32_t depth = 0; depth < kDepth; depth += by_depth ? 1 : kChunk) {
@@ -202,11 +221,11 @@ std::vector<float> Units::gather_matrix(std::uint64_t descriptor, Major major, s
       for (std::uint32_t i = 0; i < kChunk; ++i) {
         const std::uint32_t row = by_depth ? along + i : along;
         const std::uint32_t k = by_depth ? depth : depth + i;
-        values[row * kDepth + k] = to_float(chunk[i]);
+        words[row * kDepth + k] = chunk[i];
       }
     }
   }
-  return values;
+  return words;
 }
 
 void Units::commit_products() {
@@ -237,18 +256,21 @@ void Units::wait_for_products(std::uint32_t pending, SourceLine place) {
 void Units::add(const ProductInFlight& flight) {
   const Product& product = flight.product;
   const auto quarter = static_cast<std::uint32_t>(warp() % kWarps) * kRows;
-  const std::vector<float> a = product.left != nullptr
-                                   ? matrix_of(flight.left)
-                                   : gather_matrix(product.a, product.a_major, quarter, kRows);
-  const std::vector<float> b = gather_matrix(product.b, product.b_major, 0, product.columns);
+  const std::vector<float> a =
+      product.left != nullptr
+          ? matrix_of(flight.left)
+          : values_of(gather_matrix(product.a, product.a_major, quarter, kRows), product.element);
+  const std::vector<float> b =
+      values_of(gather_matrix(product.b, product.b_major, 0, product.columns), product.element);
+  const std::size_t depth = a.size() / kRows;
   Accumulator& sums = *flight.sums;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     float* const own = &sums.values[lane * sums.count];
     for (std::size_t index = 0; index < sums.count; ++index) {
-      const float* const row = &a[(lane / 4 + index / 2 % 2 * 8) * kDepth];
-      const float* const column = &b[(index / 4 * 8 + lane % 4 * 2 + index % 2) * kDepth];
+      const float* const row = &a[(lane / 4 + index / 2 % 2 * 8) * depth];
+      const float* const column = &b[(index / 4 * 8 + lane % 4 * 2 + index % 2) * depth];
       float sum = product.adds ? own[index] : 0.0F;
-      for (std::size_t k = 0; k < kDepth; ++k) {
+      for (std::size_t k = 0; k < depth; ++k) {
         sum += row[k] * column[k];
       }
       own[index] = sum;

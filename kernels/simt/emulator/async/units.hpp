@@ -223,8 +223,9 @@ class Units {
   void read_matrix(std::uint64_t descriptor, Major major, std::uint32_t first, std::uint32_t rows,
                    SourceLine place);
   void add(const ProductInFlight& product);
-  [[nodiscard]] std::vector<float> gather_matrix(std::uint64_t descriptor, Major major,
-                                                 std::uint32_t first, std::uint32_t rows) const;
+  [[nodiscard]] std::vector<std::uint16_t> gather_matrix(std::uint64_t descriptor, Major major,
+                                                         std::uint32_t first,
+                                                         std::uint32_t rows) const;
   void expect_untouched(const ProductInFlight& product, SourceLine place) const;
   void give_back(Accumulator& sums, SourceLine place) const;
 

@@ -26,6 +26,8 @@ TEST_F(PairwiseReduction, SumsInTheOrderOfTheRanksWhereverAnElementIs) {
   const auto expect_order = [&](int size, std::size_t count, DType dtype) {
     SCOPED_TRACE(fmt::format("{} {} on {} ranks", count, to_string(dtype), size));
     EXPECT_TRUE(test::reduces_in_rank_order(all_by("pairwise"), size, count, dtype, random));
+    EXPECT_TRUE(test::reduces_in_rank_order(all_by("pairwise-tree"), size, count, dtype, random,
+                                            test::RankOrder::kTree));
   };
   for (const int size : {1, 2, 3, 4, 5, 7, 8}) {
     const auto p = static_cast<std::size_t>(size);
@@ -44,6 +46,9 @@ TEST_F(PairwiseReduction, IsNotWhatTheRingDoes) {
   if (launched_world_size()) GTEST_SKIP() << "a process does not see what the others end with";
   EXPECT_TRUE(test::reduces_in_rank_order(all_by("ring"), 2, 300, DType::kI32, random));
   EXPECT_FALSE(test::reduces_in_rank_order(all_by("ring"), 3, 300, DType::kF32, random));
+  // Of three ranks the two orders are one.
+  EXPECT_FALSE(test::reduces_in_rank_order(all_by("pairwise"), 4, 300, DType::kF32, random,
+                                           test::RankOrder::kTree));
 }
 
 TEST_F(PairwiseReduction, NeedsScratchMemoryForOneEqualChunk) {

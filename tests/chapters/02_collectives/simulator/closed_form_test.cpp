@@ -126,7 +126,7 @@ TEST_F(ClosedForm, OfRingAndPairwiseExchangeHoldsForCountsThatDoNotDivide) {
           << to_string(op) << " " << name << " " << n << " " << count;
     };
     expect_same(OpKind::kAllGather, "ring", ring_all_gather_cost(n, count, 4, link).seconds);
-    for (const char* name : {"ring", "pairwise"}) {
+    for (const char* name : {"ring", "pairwise", "pairwise-tree"}) {
       const auto scatter = ring_reduce_scatter_cost(n, count, 4, link);
       expect_same(OpKind::kReduceScatter, name, scatter.seconds);
       const auto reduce = ring_all_reduce_cost(n, count, 4, link);

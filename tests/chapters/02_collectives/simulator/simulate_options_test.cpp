@@ -6,7 +6,7 @@
 namespace ultra::collectives {
 namespace {
 
-void expect_refused(const std::vector<test::Refusal>& rows) {
+void expect_no_simulation(const std::vector<test::Refusal>& rows) {
   test::expect_refused<SimulateOptions>(rows, [](const SimulateOptions& options) {
     options.validate();
     static_cast<void>(options.request());
@@ -53,30 +53,31 @@ TEST(ParseSizes, TakesRangesAndLists) {
 
 TEST(SimulateOptionsRefuse, SizesThatAreNone) {
   const std::string sizes = "--simulate h100 --simulate-sizes ";
-  expect_refused({{sizes + "big", {"--simulate-sizes", "'big'"}},
-                  {sizes + "1KB,", {"--simulate-sizes: ''"}},
-                  {sizes + "1KB:", {"--simulate-sizes: ''"}},
-                  {sizes + "1KB:1MB:2:2", {"too many parts", "1KB:1GB"}},
-                  {sizes + "1MB:1KB", {"at most the last"}},
-                  {sizes + "0:1KB", {"above 0"}},
-                  {sizes + "1KB:1MB:1", {"above 1", "'1'"}},
-                  {sizes + "1KB:1MB:twice", {"'twice'"}},
-                  {sizes + "1:1GB:1.01", {"more than 100 sizes"}}});
+  expect_no_simulation({{sizes + "big", {"--simulate-sizes", "'big'"}},
+                        {sizes + "1KB,", {"--simulate-sizes: ''"}},
+                        {sizes + "1KB:", {"--simulate-sizes: ''"}},
+                        {sizes + "1KB:1MB:2:2", {"too many parts", "1KB:1GB"}},
+                        {sizes + "1MB:1KB", {"at most the last"}},
+                        {sizes + "0:1KB", {"above 0"}},
+                        {sizes + "1KB:1MB:1", {"above 1", "'1'"}},
+                        {sizes + "1KB:1MB:twice", {"'twice'"}},
+                        {sizes + "1:1GB:1.01", {"more than 100 sizes"}}});
 }
 
 TEST(SimulateOptionsRefuse, NamesThatAreNone) {
-  expect_refused({{"--simulate b200", {"'b200'", "h100"}},
-                  {"--simulate h100 --simulate-op allreduce", {"'allreduce'", "all_reduce"}},
-                  {"--simulate h100 --simulate-algorithms ring,star", {"'star'", "ring"}}});
+  expect_no_simulation({{"--simulate b200", {"'b200'", "h100"}},
+                        {"--simulate h100 --simulate-op allreduce", {"'allreduce'", "all_reduce"}},
+                        {"--simulate h100 --simulate-algorithms ring,star", {"'star'", "ring"}}});
 }
 
 TEST(SimulateOptionsRefuse, FlagsWithoutASimulation) {
-  expect_refused({{"--simulate-op broadcast", {"--simulate-op needs --simulate", "h100,nodes=4"}},
-                  {"--simulate-algorithms ring", {"--simulate-algorithms needs"}},
-                  {"--simulate-sizes 4KB", {"--simulate-sizes needs"}},
-                  {"--simulate-json", {"--simulate-json needs"}},
-                  {"--simulate-messages", {"--simulate-messages needs"}},
-                  {"--simulate h100 --simulate-messages", {"needs --simulate-json"}}});
+  expect_no_simulation(
+      {{"--simulate-op broadcast", {"--simulate-op needs --simulate", "h100,nodes=4"}},
+       {"--simulate-algorithms ring", {"--simulate-algorithms needs"}},
+       {"--simulate-sizes 4KB", {"--simulate-sizes needs"}},
+       {"--simulate-json", {"--simulate-json needs"}},
+       {"--simulate-messages", {"--simulate-messages needs"}},
+       {"--simulate h100 --simulate-messages", {"needs --simulate-json"}}});
 }
 
 }  // namespace

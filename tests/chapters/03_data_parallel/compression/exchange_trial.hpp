@@ -17,6 +17,8 @@
 
 namespace ultra::data_parallel::test {
 
+using namespace ultra::test;
+
 /// @brief A bucket of these gradients.
 inline BucketContents contents_of(std::vector<Shape> shapes, std::size_t number = 0) {
   BucketContents contents{.number = number, .shapes = std::move(shapes)};

@@ -24,6 +24,8 @@
 
 namespace ultra::data_parallel::test {
 
+using namespace ultra::test;
+
 using collectives::test::run_alone;
 using ultra::test::expect_near_weights;
 using ultra::test::expect_same_on_all;

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ultra::test::Fates;
 using ultra::test::is_a;
 
-constexpr double kPromptly = 20;
+constexpr double kToldWithin = 20;
 
 class ServerFailure : public test::ServedTest {
  protected:
@@ -49,7 +49,7 @@ class ServerFailure : public test::ServedTest {
     EXPECT_NE(fates.thrown, nullptr);
     for (const auto& [rank, fate] : fates.ranks) {
       SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_LT(fate.seconds, kToldWithin);
       EXPECT_THAT(fate.message, HasSubstr(message));
       if (rank == guilty) {
         EXPECT_TRUE(is_a<NumericError>(fate.error));
@@ -119,7 +119,7 @@ TEST_F(ServerFailure, AGradientThatIsNoNumberEndsAll) {
       EXPECT_TRUE(is_a<NumericError>(fate.error) || is_a<RankFailed>(fate.error))
           << "rank " << rank << ": " << fate.message;
       EXPECT_THAT(fate.message, HasSubstr("is nan at step"));
-      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_LT(fate.seconds, kToldWithin);
     }
   }
 }

@@ -22,6 +22,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief What is asked of the file system.
 enum class FileCall {
   kCreate,
@@ -157,7 +159,7 @@ class SharedFolder {
 inline train::TrainResult train_saving(const Communicator& dp, const ZeroCase& c,
                                        const CheckpointOptions& options,
                                        checkpoint::FileLayer& files = checkpoint::posix_files(),
-                                       Changes changes = {}) {
+                                       StageChanges changes = {}) {
   changes.worker = [&, change = changes.worker](std::unique_ptr<train::Worker> worker,
                                                 const train::TrainerState& trainer) {
     auto saving = with_checkpoints(std::move(worker), trainer, {}, options, files);

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
@@ -186,7 +186,7 @@ TEST_F(CheckpointFolderTest, ACheckpointWithoutItsRecordIsAPart) {
 }
 
 TEST_F(CheckpointFolderTest, AModelOfAnotherProgramIsNoCheckpoint) {
-  temporary.write("all/config.json", checkpoint::llama_config_json(
+  temporary.write("all/config.json", checkpoint::model_config_json(
                                          {.hidden_size = 2048, .num_layers = 22}, DType::kF32));
   temporary.write("all/model.safetensors", "");
   EXPECT_THAT(

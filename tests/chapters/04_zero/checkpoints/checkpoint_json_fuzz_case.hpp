@@ -7,12 +7,14 @@
 #include <string>
 
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
-#include "common/checkpoint/llama_config.hpp"
+#include "common/checkpoint/models/config_json.hpp"
 #include "tests/fuzz/checkpoint_json_fuzz.hpp"
 #include "tests/support/files/file_mutations.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
+
+using namespace ultra::test;
 
 /// @brief Random texts of each kind, and changes of them.
 class CheckpointJsonFuzz : public ultra::test::RandomTest {
@@ -41,7 +43,7 @@ class CheckpointJsonFuzz : public ultra::test::RandomTest {
     return to_json(record);
   }
 
-  std::string random_config() { return checkpoint::llama_config_json(random_model(), DType::kF32); }
+  std::string random_config() { return checkpoint::model_config_json(random_model(), DType::kF32); }
 
   /// Texts with some changes: refused, or consistent.
   void expect_refused_or_consistent(int rounds, const std::function<std::string()>& draw,

@@ -13,6 +13,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief A training of 4 ranks that saves every step and goes on from the newest checkpoint.
 class CheckpointKillTest : public CheckpointProgramTest {
  protected:

@@ -11,6 +11,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief Trainings without an end that save every step, and what others may do beside them.
 class CheckpointLockTest : public CheckpointProgramTest {
  protected:

@@ -28,7 +28,7 @@ TEST(CheckpointMemorySlow, DoesNotGrowWithTheNumberOfCheckpoints) {
   options.keep = 1;
   std::size_t at_first = 0;
   std::size_t at_last = 0;
-  Changes changes;
+  StageChanges changes;
   changes.observer = observing([&](std::size_t step, nn::Model&) {
     const struct mallinfo2 heap = mallinfo2();
     if (step == kFirst + 1) at_first = heap.uordblks + heap.hblkhd;

@@ -21,6 +21,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 using nlohmann::json;
 using ultra::test::Changes;
 using ultra::test::events_of;

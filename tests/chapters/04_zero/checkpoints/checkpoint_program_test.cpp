@@ -63,8 +63,8 @@ TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
           Words{"--dp", "2", "--zero", "2"}, kFourShards,
           Words{"--dp", "4", "--zero", "3", "--hybrid-shard", "2"},
           Words{"--dp", "2", "--zero", "2", "--optimizer", "sgd", "--offload", "optimizer"},
-          Words{"--dp", "2", "--zero", "0", "--optimizer", "muon"},
-          Words{"--dp", "3", "--zero", "3", "--optimizer", "muon"}}) {
+          Words{"--dp", "2", "--zero", "1", "--optimizer", "muon", "--offload", "optimizer"},
+          Words{"--dp", "3", "--zero", "3", "--optimizer", "muon", "--shards", "rows"}}) {
       SCOPED_TRACE(dtype + ::testing::PrintToString(layout));
       const std::string name = std::to_string(number++);
       const json expected = losses_of(base, layout);
@@ -75,6 +75,18 @@ TEST_F(CheckpointProgram, InTheSameLayoutNotABitChanges) {
       }
     }
   }
+}
+
+/// Without clipping, whose norm adds up shard by shard, only the files could make a difference.
+TEST_F(CheckpointProgram, RowsGoOnAsFlatShardsAndFlatShardsAsRowsBitForBit) {
+  const Changes base = with(kSixSteps, "--clip", "0");
+  const json expected = losses_of(base, kFourShards);
+  const Words rows = joined(kFourShards, {"--shards", "rows"});
+  EXPECT_EQ(save_all(base, kFourShards, "flat"), expected);
+  EXPECT_EQ(save_all(base, rows, "rows"), expected);
+  const std::size_t step = random.between(1, 5);
+  EXPECT_EQ(losses_of(base, joined(rows, {"--resume", saved_step(step, "flat")})), expected);
+  EXPECT_EQ(losses_of(base, joined(kFourShards, {"--resume", saved_step(step, "rows")})), expected);
 }
 
 /// Momentum alone of matrices, both moments of tables and norms, each in pieces of its own.

@@ -164,7 +164,7 @@ TEST_F(CheckpointRanks, ATrainingThatFailsLeavesWhatIsComplete) {
     fates = ultra::test::fates_of(
         c.ranks,
         [&](Communicator& dp) {
-          Changes changes;
+          StageChanges changes;
           changes.observer = observing([&](std::size_t step, nn::Model&) {
             if (step == 4 && dp.rank() == guilty) throw NumericError("a broken step");
           });
@@ -215,7 +215,7 @@ TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
       const std::scoped_lock lock(mutex);
       if (events.back() != "written") events.emplace_back("written");
     });
-    Changes changes;
+    StageChanges changes;
     changes.observer = observing([&](std::size_t step, nn::Model&) {
       note(fmt::format("step {}{}", step, fs::exists(checkpoint) ? " with" : ""));
       if (step != 6) return;
@@ -346,7 +346,7 @@ TEST_F(CheckpointRanks, ARepeatedBatchWouldBeNoticed) {
   const ZeroCase c = draw_short();
   const std::vector<double> expected = losses_of(c, saving_to(folder.path("all"), 1));
   std::vector<double> found;
-  Changes changes;
+  StageChanges changes;
   changes.worker = [](std::unique_ptr<train::Worker> worker, const train::TrainerState&) {
     return std::make_unique<ForgetsAStep>(std::move(worker));
   };

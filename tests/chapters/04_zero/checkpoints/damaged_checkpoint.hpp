@@ -11,6 +11,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief Two checkpoints of 4 ranks, of which the last is damaged.
 class DamagedCheckpoint : public CheckpointProgramTest {
  protected:

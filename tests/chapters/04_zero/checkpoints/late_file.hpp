@@ -19,6 +19,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief Moves bytes when a transfer is waited for, and not before; what nobody waits for never
 /// moves.
 ///

@@ -17,6 +17,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief The words that start 04_zero with the flags of a short run, changed and extended.
 inline ultra::test::Words program_words(const ultra::test::Changes& changes,
                                         const ultra::test::Words& more) {

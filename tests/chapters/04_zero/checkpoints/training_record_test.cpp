@@ -205,6 +205,33 @@ TEST(TrainingIdentity, NamesTheFirstDifferenceAndTheFlag) {
   }
 }
 
+// Files of models without them have no such members: those of older programs are read as they are.
+TEST(TrainingRecord, WhatNotEveryModelHasGoesThroughJson) {
+  TrainingRecord record = a_record();
+  for (const char* absent : {"head_dim", "qkv_bias", "qk_norm", "rope_scaling", "latent"}) {
+    EXPECT_FALSE(json::parse(to_json(record)).at("training").contains(absent)) << absent;
+  }
+  record.identity.model.head_size = 10;
+  record.identity.model.qk_norm = true;
+  record.identity.model.rope_scaling = {.factor = 32, .original_positions = 8192};
+  EXPECT_EQ(parse_record(to_json(record), "path").identity.model, record.identity.model);
+  record.identity.model.qk_norm = false;
+  record.identity.model.qkv_bias = true;
+  EXPECT_EQ(parse_record(to_json(record), "path").identity.model, record.identity.model);
+  record.identity.model.latent = {.on = true, .kv_lora_rank = 10, .q_lora_rank = 0};
+  EXPECT_EQ(parse_record(to_json(record), "path").identity.model, record.identity.model);
+}
+
+TEST(TrainingRecord, ADecayGoesThroughJsonAndIsNamedWhenItChanges) {
+  TrainingRecord record = a_record();
+  EXPECT_FALSE(json::parse(to_json(record)).at("settings").contains("decay"));
+  record.settings.decay = 5;
+  const TrainingSettings read = parse_record(to_json(record), "path").settings;
+  EXPECT_EQ(read.decay, 5U);
+  EXPECT_THAT(some_settings().changes_since(read),
+              ::testing::ElementsAre("Resumed with --decay none; the checkpoint's run had 5."));
+}
+
 /// What no flag sets: of another version of the program.
 TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
   const std::vector<Difference> differences = {
@@ -215,7 +242,17 @@ TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
       {"norm_epsilon 1e-05, this program's has 1e-06",
        [](TrainingIdentity& i) { i.model.norm_epsilon = 1e-6; }},
       {"tied_embeddings false, this program's has true",
-       [](TrainingIdentity& i) { i.model.tied_embeddings = true; }}};
+       [](TrainingIdentity& i) { i.model.tied_embeddings = true; }},
+      {"head_dim ", [](TrainingIdentity& i) { i.model.head_size = 2 * i.model.head_dim(); }},
+      {"qkv_bias false, this program's has true",
+       [](TrainingIdentity& i) { i.model.qkv_bias = true; }},
+      {"qk_norm false, this program's has true",
+       [](TrainingIdentity& i) { i.model.qk_norm = true; }},
+      {"latents none, this program's has 64 and 96 for heads of 32 + 16 and 32",
+       [](TrainingIdentity& i) { i.model.latent.on = true; }},
+      {"rope_scaling none, this program's has 8 (1, 4, 40)", [](TrainingIdentity& i) {
+         i.model.rope_scaling = {.factor = 8, .original_positions = 40};
+       }}};
   for (const Difference& difference : differences) {
     TrainingIdentity now = an_identity();
     difference.change(now);

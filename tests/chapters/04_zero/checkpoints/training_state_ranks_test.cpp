@@ -29,20 +29,20 @@ class TrainingStateTest : public ZeroTest {
   }
 
   void on_replicas(int ranks, const Fn& fn) {
-    Changes changes;
+    StageChanges changes;
     changes.exchange = [](const train::StatesScope&) { return nullptr; };
     on_state(draw(ranks, ZeroStage::kOptimizer, DType::kF64), changes, fn);
   }
 
   /// Calls `fn` with the state of a training that makes no steps.
-  static void on_state(ZeroCase c, const Changes& changes, const Fn& fn) {
+  static void on_state(ZeroCase c, const StageChanges& changes, const Fn& fn) {
     struct Idle : train::Worker {
       train::StepOutcome step(const train::StepPlan&) override { return {1.0, 1.0}; }
       std::size_t parameter_count() const override { return 0; }
     };
     c.options.steps = 1;
     on_ranks(c, [&](Communicator& dp) {
-      Changes own = changes;
+      StageChanges own = changes;
       own.worker = [&](std::unique_ptr<train::Worker> worker, const train::TrainerState& trainer) {
         TrainingState state(trainer);
         fn(dp, state, *dynamic_cast<train::ModelWorker&>(*worker).chunks().front());

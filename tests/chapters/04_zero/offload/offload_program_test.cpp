@@ -71,9 +71,8 @@ TEST_F(OffloadProgram, WhatDoesNotGoTogetherIsRefused) {
   refused({}, {"--offload has no meaning without --zero"}, {"--offload", "optimizer"});
   refused({}, {"--offload optimizer+params does not go together with --zero 1"},
           {"--zero", "1", "--offload", "optimizer+params"});
-  refused({{"--optimizer", "muon"}},
-          {"--offload does not go together with --optimizer muon", "states of each weight"},
-          {"--dp", "2", "--zero", "1", "--offload", "optimizer"});
+  refused({}, {"--offload optimizer+params does not go together with --shards rows"},
+          {"--dp", "2", "--zero", "3", "--shards", "rows", "--offload", "optimizer+params"});
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ class OffloadedTraining : public ZeroTest {
   /// Four steps of a small run with several micro-batches and blocks.
   ZeroCase draw_short(int ranks, ZeroStage stage) {
     ZeroCase c = draw(ranks, stage, random.pick({DType::kF32, DType::kF64}));
+    c.settings.cut = ShardCut::kFlat;
     c.options.steps = 4;
     c.recompute.mode =
         random.pick({memory::Recompute::kNone, memory::Recompute::kFull, memory::Recompute::kFull});
@@ -91,6 +92,29 @@ TEST_F(OffloadedTraining, IsTheRunWithoutOffloadingBitForBit) {
   }
 }
 
+/// One momentum of each matrix, two moments of all else. Matrices step when all their pieces have been
+/// together; weights in storage come a second time for that.
+TEST_F(OffloadedTraining, MuonIsTheSameBitForBitAndMovesItsStates) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const ZeroStage stage : kSharded) {
+      ZeroCase plain = draw_short(ranks, stage);
+      plain.options.optimizer = "muon";
+      for (const Offload what : kinds_of(stage)) {
+        const ZeroCase c = offloaded(plain, what);
+        on_ranks(plain, [&](Communicator& dp) {
+          SCOPED_TRACE(c.str());
+          const ZeroRun run = run_zero(dp, c);
+          expect_same(run, run_zero(dp, plain));
+          const train::OffloadUse& use = run.result.ranks.front().offload;
+          const std::size_t times = what == Offload::kOptimizer ? 1 : 2;
+          EXPECT_EQ(use.optimizer.read_bytes, times * c.options.steps * use.stored_bytes);
+          EXPECT_EQ(use.optimizer.written_bytes, times * c.options.steps * use.stored_bytes);
+        });
+      }
+    }
+  }
+}
+
 TEST_F(OffloadedTraining, NodesComposeWithIt) {
   for (const ZeroStage stage : kSharded) {
     ZeroCase plain = draw_short(4, stage);
@@ -136,7 +160,7 @@ TEST_F(OffloadedTraining, SlowStorageChangesNothingButTheTime) {
 
 // Memory ------------------------------------------------------------------------------------------
 
-std::size_t peak(const train::RankSummary& rank, MemoryCategory category) {
+std::size_t peak_bytes(const train::RankSummary& rank, MemoryCategory category) {
   return rank.memory.peak(category).bytes;
 }
 
@@ -163,13 +187,13 @@ TEST_F(OffloadedTraining, EveryRankStoresWhatItWouldKeep) {
         const std::vector<train::RankSummary> goes = ranks_of(c);
         SCOPED_TRACE(c.str());
         for (std::size_t i = 0; i < goes.size(); ++i) {
-          const std::size_t optimizer = peak(stays[i], MemoryCategory::kOptimizer);
+          const std::size_t optimizer = peak_bytes(stays[i], MemoryCategory::kOptimizer);
           const train::OffloadUse& use = goes[i].offload;
           EXPECT_EQ(use.stored_bytes, what == Offload::kOptimizer ? optimizer : optimizer * 3 / 2);
           EXPECT_EQ(use.optimizer.read_bytes, c.options.steps * use.stored_bytes);
           EXPECT_EQ(use.optimizer.written_bytes, c.options.steps * use.stored_bytes);
-          EXPECT_EQ(peak(goes[i], MemoryCategory::kGradients),
-                    peak(stays[i], MemoryCategory::kGradients));
+          EXPECT_EQ(peak_bytes(goes[i], MemoryCategory::kGradients),
+                    peak_bytes(stays[i], MemoryCategory::kGradients));
         }
       }
     }
@@ -186,7 +210,7 @@ class OffloadedFailure : public OffloadedTraining {
       found = ultra::test::fates_of(
           c.ranks,
           [&](Communicator& dp) {
-            Changes changes;
+            StageChanges changes;
             changes.device = [&](const Device& own) {
               devices[static_cast<std::size_t>(dp.rank())] = own;
             };
@@ -214,6 +238,7 @@ class OffloadedFailure : public OffloadedTraining {
                        .max_seq_len = 2};
     c.options.global_batch = 2;
     c.options.steps = 3;
+    c.settings.cut = ShardCut::kFlat;
     c.settings.prefetch = 1;
     c.settings.reshard = Reshard::kAfterForward;
     return c;
@@ -286,12 +311,15 @@ TEST_F(OffloadedFailure, AFolderThatIsMissingOnOneRankEndsAllBeforeTheFirstStep)
   }
 }
 
-TEST_F(OffloadedFailure, WeightsThatEveryRankKeepsAreNotOffloaded) {
-  ZeroCase c = draw_short(1, ZeroStage::kGradients);
-  c.settings.offload = offload_late(Offload::kOptimizerAndParameters, 1000);
-  on_ranks(c, [&](Communicator& dp) {
-    EXPECT_THROW(static_cast<void>(train_zero(dp, c)), InternalError);
-  });
+TEST_F(OffloadedFailure, WeightsThatEveryRankKeepsAreNotOffloadedNorAreThoseInRows) {
+  for (const ZeroStage stage : {ZeroStage::kGradients, ZeroStage::kParameters}) {
+    ZeroCase c = draw_short(1, stage);
+    c.settings.cut = stage == ZeroStage::kParameters ? ShardCut::kRows : ShardCut::kFlat;
+    c.settings.offload = offload_late(Offload::kOptimizerAndParameters, 1000);
+    on_ranks(c, [&](Communicator& dp) {
+      EXPECT_THROW(static_cast<void>(train_zero(dp, c)), InternalError);
+    });
+  }
 }
 
 }  // namespace

@@ -41,9 +41,9 @@ class OffloadedStatesTest : public ultra::test::RandomTest {
 
   std::shared_ptr<OffloadedStates> states_of(const std::vector<optim::TensorUpdate>& updates,
                                              const OffloadSettings& settings) {
-    std::vector<std::size_t> counts;
-    for (const optim::TensorUpdate& update : updates) counts.push_back(update.value.numel());
-    return std::make_shared<OffloadedStates>(settings, counts, 2, cpu, DType::kF32);
+    std::vector<OffloadedTensor> tensors;
+    for (const optim::TensorUpdate& update : updates) tensors.push_back({update.value.numel(), 2});
+    return std::make_shared<OffloadedStates>(settings, tensors, cpu, DType::kF32);
   }
 
   static std::vector<double> states_in(optim::StateStore& store, std::size_t i,
@@ -114,8 +114,8 @@ TEST_F(OffloadedStatesTest, AnOptimizerGoesOnFromMomentsThatAreWritten) {
 /// is needed by block 3, whose read begins after it.
 TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
   Log log;
-  const std::vector<std::size_t> counts(4, 10);
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), counts, 2, cpu, DType::kF32);
+  const std::vector<OffloadedTensor> tensors(4, {.elements = 10, .states = 2});
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), tensors, cpu, DType::kF32);
   for (std::size_t i = 0; i < 4; ++i) {
     static_cast<void>(states.borrow(i));
     log.push_back("update");
@@ -131,16 +131,16 @@ TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
 }
 
 TEST_F(OffloadedStatesTest, OnlyTheWindowIsOnTheDevice) {
-  const std::vector<std::size_t> counts(20, 100);
-  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), counts, 2, cpu, DType::kF32);
+  const std::vector<OffloadedTensor> tensors(20, {.elements = 100, .states = 2});
+  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), tensors, cpu, DType::kF32);
   EXPECT_EQ(cpu.memory().current().total(), 3 * 800U);
   EXPECT_EQ(cpu.memory().current()[MemoryCategory::kOptimizer], 3 * 800U);
   EXPECT_EQ(states.use().stored_bytes, 20 * 800U);
 }
 
 TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
-  const std::vector<std::size_t> counts(5, 10);
-  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), counts, 2, cpu,
+  const std::vector<OffloadedTensor> tensors(5, {.elements = 10, .states = 2});
+  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), tensors, cpu,
                          DType::kF32);
   const Tensor weights = random.tensor(cpu, {50}, DType::kF32);
   states.write_weights({0, 50}, weights);
@@ -162,7 +162,7 @@ TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
 }
 
 TEST_F(OffloadedStatesTest, WithoutTensorsNothingIsThere) {
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, 2, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, cpu, DType::kF32);
   states.end_step();
   states.settle();
   EXPECT_EQ(states.use().stored_bytes, 0U);
@@ -171,8 +171,8 @@ TEST_F(OffloadedStatesTest, WithoutTensorsNothingIsThere) {
 TEST_F(OffloadedStatesTest, TheTimelineShowsReadsAndWrites) {
   trace::TraceRecorder recorder(0);
   trace::StepTimeline timeline(cpu, &recorder, 1);
-  const std::vector<std::size_t> counts(4, 10);
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8), counts, 2, cpu, DType::kF32);
+  const std::vector<OffloadedTensor> tensors(4, {.elements = 10, .states = 2});
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), tensors, cpu, DType::kF32);
   show_storage_on(states, timeline);
   timeline.begin_step(1);
   for (std::size_t i = 0; i < 4; ++i) {

@@ -41,6 +41,21 @@ TEST_F(ZeroOptionsTest, ReshardIsYesOrNo) {
       {{"--reshard-after-forward maybe", {"--reshard-after-forward is 'maybe'", "yes or no"}}});
 }
 
+TEST_F(ZeroOptionsTest, ShardsAreFlatOrRowsAndRowsAreOfStage3) {
+  EXPECT_EQ(settings("--zero 3").cut, ShardCut::kFlat);
+  expect_valid("--zero 3 --shards rows --hybrid-shard 2 --reshard-after-forward no");
+  EXPECT_EQ(settings("--zero 3 --shards rows").cut, ShardCut::kRows);
+  expect_refused({{"--zero 3 --shards columns", {"--shards is 'columns'", "flat or rows"}},
+                  {"--shards rows", {"--shards has no meaning without --zero 1, 2 or 3"}},
+                  {"--zero 3 --shards rows --zero++ weights-int8",
+                   {"--shards rows does not go together with --zero++", "Leave out one"}}});
+  for (const std::string stage : {"--zero 1", "--zero 2"}) {
+    expect_valid(stage + " --shards flat");
+    expect_refused({{stage + " --shards rows",
+                     {"--shards rows does not go together with " + stage, "Use --zero 3"}}});
+  }
+}
+
 TEST_F(ZeroOptionsTest, CountsAreWholeNumbers) {
   const auto read = [&](const Words& words) { parse(words); };
   for (const std::string flag : {"--prefetch", "--hybrid-shard"}) {
@@ -156,8 +171,8 @@ TEST_F(ZeroOptionsTest, TheMetricsFileHasTheFlagsThatMatter) {
   };
   EXPECT_EQ(names(""), (Words{"zero"}));
   EXPECT_EQ(names("--zero 1"), (Words{"zero", "hybrid_shard", "reduce_scatter"}));
-  EXPECT_EQ(names("--zero 3"),
-            (Words{"zero", "hybrid_shard", "reduce_scatter", "prefetch", "reshard_after_forward"}));
+  EXPECT_EQ(names("--zero 3"), (Words{"zero", "hybrid_shard", "reduce_scatter", "shards",
+                                      "prefetch", "reshard_after_forward"}));
 }
 
 TEST_F(ZeroOptionsTest, TheMetricsFileHasThePrefetchThatIsInForce) {

@@ -23,13 +23,18 @@ using ultra::test::message_of;
 
 /// A rank's model, whose gradients the tests make themselves.
 struct Rank {
-  Rank(const Communicator& dp, const ZeroCase& c, Departure departure = Departure::kWhenComplete)
+  /// @param passes  backward passes of a step.
+  Rank(const Communicator& dp, const ZeroCase& c, Departure departure = Departure::kWhenComplete,
+       std::size_t passes = 1)
       : model(c.options.model, device, c.options.dtype, c.options.seed, factory,
               nn::StageSpec::whole(c.options.model), nn::Values::kDeferred),
         groups(groups_of(model, c)),
         ranks(make_shard_groups(dp, c.node_size)),
         shards(std::make_unique<GradientShards>(
-            groups, shard_reducer(groups, ranks, c.settings.overlap), departure)) {}
+            groups,
+            shard_reducer(groups, ranks, c.settings.overlap,
+                          train::StepSchedule(passes, {.kind = train::ActionKind::kBackward})),
+            departure)) {}
 
   /// A backward pass: parameter p gets the gradient `first` + p.
   void backward(double first) {
@@ -49,9 +54,8 @@ struct Rank {
   /// Expects that every shard holds `first` + `times` p for parameter p, and zeros for padding.
   void expect_shards(double first, double times) {
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      const FlatLayout& layout = groups[g].layout;
-      std::vector<double> expected(layout.shard, 0.0);
-      for (const Piece& piece : pieces_of(layout, ranks.shards.rank())) {
+      std::vector<double> expected(groups[g].layout.shard, 0.0);
+      for (const Piece& piece : groups[g].pieces(ranks.shards.rank())) {
         for (std::size_t e = piece.place.begin; e < piece.place.end; ++e) {
           expected[e] = first + times * static_cast<double>(groups[g].numbers[piece.tensor]);
         }
@@ -157,11 +161,16 @@ TEST_F(GradientShardsTest, WhatIsCompleteLeavesWhenItIsAskedForAndAtTheLatestFor
 TEST_F(GradientShardsTest, CopiesAddUpTheirShards) {
   ZeroCase c = draw_any(4);
   c.node_size = 2;
+  const std::size_t passes = random.between(1, 3);
   on_ranks(c, [&](Communicator& dp) {
-    Rank rank(dp, c);
-    rank.backward(dp.rank());
-    rank.shards->finish();
-    rank.expect_shards(6, 4);
+    Rank rank(dp, c, Departure::kWhenComplete, passes);
+    for (int step = 0; step < 2; ++step) {
+      for (std::size_t pass = 0; pass < passes; ++pass) rank.backward(dp.rank());
+      rank.shards->finish();
+      const auto times = static_cast<double>(passes);
+      rank.expect_shards(6 * times, 4 * times);
+      rank.shards->drop();
+    }
   });
 }
 

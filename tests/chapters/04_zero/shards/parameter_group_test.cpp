@@ -95,8 +95,8 @@ TEST_F(ParameterGroupTest, AFlatArrayIsOfTheParametersTypeAndViewsAreOfTheirShap
   }
 }
 
-/// Whatever part of an array a rank makes, it makes those elements, and zeros for padding.
-TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnThePartThatIsMade) {
+/// Each rank makes the elements of its own shard, and zeros for padding.
+TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnTheRankThatMakesThem) {
   nn::Model deferred = model(nn::Values::kDeferred);
   const nn::Model plain = model(nn::Values::kAllocated);
   for (const ParameterGroup& group : by_bucket(deferred, 700)) {
@@ -106,16 +106,15 @@ TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnThePartThatIsMade) {
       std::ranges::copy(
           values, expected.begin() + static_cast<std::ptrdiff_t>(group.layout.places[i].begin));
     }
-    for (int part = 0; part < 5; ++part) {
-      const std::size_t begin = random.between(0, group.layout.padded);
-      const std::size_t end = random.between(begin, group.layout.padded);
-      const Tensor made = group.flat(end - begin, MemoryCategory::kParameters);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Range own = shard_range(group.layout, rank);
+      const Tensor made = group.flat(own.size(), MemoryCategory::kParameters);
       made.fill(7);
-      group.initialize(made, begin);
+      group.initialize(made, rank);
       EXPECT_TRUE(ultra::test::all_equal(
-          made, std::vector<double>(expected.begin() + static_cast<std::ptrdiff_t>(begin),
-                                    expected.begin() + static_cast<std::ptrdiff_t>(end))))
-          << group.name << ", [" << begin << ", " << end << ") of " << group.layout.padded;
+          made, std::vector<double>(expected.begin() + static_cast<std::ptrdiff_t>(own.begin),
+                                    expected.begin() + static_cast<std::ptrdiff_t>(own.end))))
+          << group.name << ", rank " << rank;
     }
   }
 }

@@ -39,7 +39,7 @@ class MuonTraining : public ZeroTest {
   static std::size_t elements(const std::vector<ParameterGroup>& groups, int rank, Taken taken) {
     std::size_t count = 0;
     for (const ParameterGroup& group : groups) {
-      for (const Piece& piece : pieces_of(group.layout, rank)) {
+      for (const Piece& piece : group.pieces(rank)) {
         if (taken(*group.parameters[piece.tensor])) count += piece.elements.size();
       }
     }

@@ -84,8 +84,9 @@ struct Case {
 };
 
 /// One rank's reducer.
-struct Rank {
-  Rank(const Communicator& dp, const Case& the_case) : c(the_case), comm(dp), reducer(make(dp)) {}
+struct ReducerRank {
+  ReducerRank(const Communicator& dp, const Case& the_case)
+      : c(the_case), comm(dp), reducer(make(dp)) {}
 
   QuantizedReducer make(const Communicator& dp) {
     std::vector<ReducedGroup> groups;
@@ -130,19 +131,19 @@ class QuantizedReducerTest : public ZeroPlusPlusTest {
     return c;
   }
 
-  static void run(const Case& c, const std::function<void(Rank&)>& fn) {
+  static void run(const Case& c, const std::function<void(ReducerRank&)>& fn) {
     SCOPED_TRACE(c.str());
     run_ranks(
         c.ranks,
         [&](Communicator& dp) {
-          Rank rank(dp, c);
+          ReducerRank rank(dp, c);
           fn(rank);
         },
         in_rank_order(Progress::kOnCall));
     if (HasFailure()) std::printf("%s\n", c.str().c_str());
   }
 
-  void for_cases(const std::function<void(Rank&)>& fn) {
+  void for_cases(const std::function<void(ReducerRank&)>& fn) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (int draw = 0; draw < 3; ++draw) run(draw_case(ranks), fn);
     }
@@ -150,7 +151,7 @@ class QuantizedReducerTest : public ZeroPlusPlusTest {
 };
 
 TEST_F(QuantizedReducerTest, OwnersHaveTheSumsOfWhatTravelledBitForBit) {
-  for_cases([](Rank& rank) {
+  for_cases([](ReducerRank& rank) {
     rank.pass(0);
     rank.reducer.finish();
     for (std::size_t g = 0; g < rank.c.counts.size(); ++g) {
@@ -160,7 +161,7 @@ TEST_F(QuantizedReducerTest, OwnersHaveTheSumsOfWhatTravelledBitForBit) {
 }
 
 TEST_F(QuantizedReducerTest, PassesAreAddedUpUntilTheyAreDropped) {
-  for_cases([](Rank& rank) {
+  for_cases([](ReducerRank& rank) {
     for (int step = 0; step < 2; ++step) {
       rank.pass(0);
       rank.pass(1);
@@ -185,7 +186,7 @@ TEST_F(QuantizedReducerTest, PassesAreAddedUpUntilTheyAreDropped) {
 /// Beside that there are two roundings in each quantisation, and one in each sum: less than 2 (N +
 /// K + 6) of numbers no larger than the largest one.
 TEST_F(QuantizedReducerTest, SumsAreNearTheExactOnes) {
-  for_cases([](Rank& rank) {
+  for_cases([](ReducerRank& rank) {
     rank.pass(0);
     rank.reducer.finish();
     const Case& c = rank.c;
@@ -222,7 +223,7 @@ TEST_F(QuantizedReducerTest, SumsAreNearTheExactOnes) {
 TEST_F(QuantizedReducerTest, GradientsThatAreNotFiniteAreNotHidden) {
   for (int ranks = 1; ranks <= 6; ++ranks) {
     Case c = draw_case(ranks);
-    run(c, [](Rank& rank) {
+    run(c, [](ReducerRank& rank) {
       const Tensor memory = rank.reducer.open(0);
       memory.fill(1);
       if (rank.comm.rank() == 0) {

@@ -14,6 +14,8 @@
 
 namespace ultra::zero::test {
 
+using namespace ultra::test;
+
 /// @brief Every list that --zero++ takes but the empty one.
 inline std::vector<std::string> all_techniques() {
   std::vector<std::string> lists;
@@ -71,6 +73,7 @@ class ZeroPlusPlusTest : public ZeroTest {
 
   ZeroCase draw_with(const std::string& list, int ranks, DType dtype) {
     ZeroCase c = draw(ranks, ZeroStage::kParameters, dtype);
+    c.settings.cut = ShardCut::kFlat;
     c.settings.plus_plus = draw_techniques(list, ranks);
     if (c.settings.plus_plus.secondary == SecondaryShards::kInNode) {
       c.settings.reshard = Reshard::kAfterForward;

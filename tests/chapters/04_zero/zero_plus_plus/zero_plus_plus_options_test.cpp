@@ -115,11 +115,11 @@ TEST_F(ZeroPlusPlusOptionsTest, NodesMakeUpTheReplicas) {
 TEST_F(ZeroPlusPlusOptionsTest, TheMetricsFileHasTheFlags) {
   parse("--zero 3 --zero++ hierarchical,gradients-int4 --node-size 2");
   const train::ExtraConfig config = zero.config(data_parallel);
-  ASSERT_EQ(config.size(), 7U);
-  EXPECT_EQ(config[5].first, "zero_plus_plus");
-  EXPECT_EQ(std::get<std::string>(config[5].second), "hierarchical,gradients-int4");
-  EXPECT_EQ(config[6].first, "node_size");
-  EXPECT_EQ(std::get<std::size_t>(config[6].second), 2U);
+  ASSERT_EQ(config.size(), 8U);
+  EXPECT_EQ(config[6].first, "zero_plus_plus");
+  EXPECT_EQ(std::get<std::string>(config[6].second), "hierarchical,gradients-int4");
+  EXPECT_EQ(config[7].first, "node_size");
+  EXPECT_EQ(std::get<std::size_t>(config[7].second), 2U);
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ class ZeroPlusPlusTraining : public ZeroPlusPlusTest {
 
   ZeroCase draw_200_steps() {
     ZeroCase c = draw(4, ZeroStage::kParameters, DType::kF32);
+    c.settings.cut = ShardCut::kFlat;
     c.options.model = {.vocab_size = data::kByteVocabulary,
                        .hidden_size = 32,
                        .num_layers = 1,
@@ -153,7 +154,7 @@ TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
     ZeroCase c = draw_with(list, 4, DType::kF32);
     const int guilty = static_cast<int>(random.between(0, 3));
     const auto body = [&](Communicator& dp) {
-      Changes changes;
+      StageChanges changes;
       nn::HookHandle hook;
       changes.observer = observing([&](std::size_t step, nn::Model& model) {
         if (dp.rank() != guilty || step != 2) return;
@@ -176,6 +177,7 @@ TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
 
 TEST_F(ZeroPlusPlusTraining, NodesThatDoNotMakeUpTheRanksAreRefused) {
   ZeroCase c = draw(4, ZeroStage::kParameters, DType::kF32);
+  c.settings.cut = ShardCut::kFlat;
   c.settings.plus_plus = techniques("hierarchical", 3);
   on_ranks(c, [&](Communicator& dp) {
     EXPECT_THAT(ultra::test::message_of<ConfigError>([&] { static_cast<void>(train_zero(dp, c)); }),

@@ -27,8 +27,8 @@ using ultra::test::message_of;
 using Values = std::vector<double>;
 
 /// One rank's unit of a few parameters, as a model's block.
-struct Rank {
-  Rank(const Communicator& dp, const ZeroCase& c)
+struct UnitRank {
+  UnitRank(const Communicator& dp, const ZeroCase& c)
       : shards(dp),
         how(c.settings.plus_plus),
         model(c.options.model, device, c.options.dtype, c.options.seed, factory,
@@ -99,7 +99,7 @@ constexpr UseKind kBothPasses[] = {UseKind::kForward, UseKind::kBackward};
 class ZeroPlusPlusUnitTest : public ZeroPlusPlusTest {
  protected:
   /// On 1 to 8 ranks, with each way in which units travel.
-  void for_ranks(const std::function<void(Rank&, const Communicator&)>& fn) {
+  void for_ranks(const std::function<void(UnitRank&, const Communicator&)>& fn) {
     for (int ranks = 1; ranks <= 8; ++ranks) {
       for (const char* list : {"weights-int8", "hierarchical", "weights-int8,hierarchical"}) {
         const ZeroCase c = draw_with(list, ranks, random.pick({DType::kF32, DType::kF64}));
@@ -107,7 +107,7 @@ class ZeroPlusPlusUnitTest : public ZeroPlusPlusTest {
         on_ranks(
             c,
             [&](Communicator& dp) {
-              Rank rank(dp, c);
+              UnitRank rank(dp, c);
               fn(rank, dp);
             },
             in_rank_order(Progress::kOnCall));
@@ -117,7 +117,7 @@ class ZeroPlusPlusUnitTest : public ZeroPlusPlusTest {
 };
 
 TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
-  for_ranks([](Rank& rank, const Communicator& dp) {
+  for_ranks([](UnitRank& rank, const Communicator& dp) {
     for (std::size_t u = 0; u < rank.units.size(); ++u) {
       ZeroPlusPlusUnit& unit = *rank.units[u];
       for (int step = 0; step < 2; ++step) {
@@ -139,7 +139,7 @@ TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
 }
 
 TEST_F(ZeroPlusPlusUnitTest, TheOwnersShardStaysExact) {
-  for_ranks([](Rank& rank, const Communicator&) {
+  for_ranks([](UnitRank& rank, const Communicator&) {
     for (std::size_t u = 0; u < rank.units.size(); ++u) {
       const Values before = rank.units[u]->shard().to_vector();
       for (const UseKind pass : kBothPasses) rank.use(u, pass);
@@ -149,7 +149,7 @@ TEST_F(ZeroPlusPlusUnitTest, TheOwnersShardStaysExact) {
 }
 
 TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardIsOneNthOfWhatTravels) {
-  for_ranks([](Rank& rank, const Communicator& dp) {
+  for_ranks([](UnitRank& rank, const Communicator& dp) {
     for (std::size_t u = 0; u < rank.units.size(); ++u) {
       ZeroPlusPlusUnit& unit = *rank.units[u];
       const std::size_t before = rank.in_use(MemoryCategory::kParameters);
@@ -186,7 +186,7 @@ TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardOutlivesTheBackwardPassOfAnotherMicr
     ZeroCase c = draw_with(list, 4, DType::kF32);
     c.settings.plus_plus.node_size = 2;
     on_ranks(c, [&](Communicator& dp) {
-      Rank rank(dp, c);
+      UnitRank rank(dp, c);
       const Values wanted = rank.expected(0);
       Groups groups;
       dp.set_observer(&groups);
@@ -203,7 +203,7 @@ TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardOutlivesTheBackwardPassOfAnotherMicr
 
 /// At the forward-backward boundary the head is still there: no backward pass gathers it.
 TEST_F(ZeroPlusPlusUnitTest, AForwardPassWithoutAGatherForItsBackwardPassLeavesNothingStale) {
-  for_ranks([](Rank& rank, const Communicator& dp) {
+  for_ranks([](UnitRank& rank, const Communicator& dp) {
     ZeroPlusPlusUnit& unit = *rank.units.front();
     for (int step = 0; step < 3; ++step) {
       const Values wanted = rank.expected(0);
@@ -217,7 +217,7 @@ TEST_F(ZeroPlusPlusUnitTest, AForwardPassWithoutAGatherForItsBackwardPassLeavesN
 }
 
 TEST_F(ZeroPlusPlusUnitTest, ReleasedUnitsTakeNoBuffersAndMessagesGoWhenTheUnitComes) {
-  for_ranks([](Rank& rank, const Communicator& dp) {
+  for_ranks([](UnitRank& rank, const Communicator& dp) {
     ZeroPlusPlusUnit& unit = *rank.units.front();
     const auto ranks = static_cast<std::size_t>(dp.size());
     const std::size_t whole = ranks * unit.shard().nbytes();
@@ -234,7 +234,7 @@ TEST_F(ZeroPlusPlusUnitTest, ReleasedUnitsTakeNoBuffersAndMessagesGoWhenTheUnitC
 }
 
 TEST_F(ZeroPlusPlusUnitTest, CallsOutOfTurnAreErrors) {
-  for_ranks([](Rank& rank, const Communicator&) {
+  for_ranks([](UnitRank& rank, const Communicator&) {
     ZeroPlusPlusUnit& unit = *rank.units.front();
     EXPECT_THAT(message_of<InternalError>([&] { unit.wait(); }), HasSubstr("start_gather()"));
     EXPECT_THAT(message_of<InternalError>([&] { unit.release(); }), HasSubstr("gathered"));
@@ -248,9 +248,10 @@ TEST_F(ZeroPlusPlusUnitTest, CallsOutOfTurnAreErrors) {
 
 TEST_F(ZeroPlusPlusUnitTest, SecondaryShardsNeedNodes) {
   ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
+  c.settings.cut = ShardCut::kFlat;
   c.settings.plus_plus.secondary = SecondaryShards::kInNode;
   on_ranks(c, [&](Communicator& dp) {
-    EXPECT_THAT(message_of<InternalError>([&] { const Rank rank(dp, c); }), HasSubstr("nodes"));
+    EXPECT_THAT(message_of<InternalError>([&] { const UnitRank rank(dp, c); }), HasSubstr("nodes"));
   });
 }
 

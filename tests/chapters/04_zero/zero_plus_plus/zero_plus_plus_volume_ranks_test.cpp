@@ -89,7 +89,7 @@ class NodeTraffic : public CommObserver {
   int node_;
 };
 
-std::size_t peak(const RankSummary& rank, MemoryCategory category) {
+std::size_t peak_of(const RankSummary& rank, MemoryCategory category) {
   return rank.memory.peak(category).bytes;
 }
 
@@ -200,7 +200,7 @@ TEST_F(ZeroPlusPlusVolume, SecondaryShardsAreOneNthOfTheModel) {
     });
     for (const RankSummary& rank : result.ranks) {
       const std::size_t model = result.parameters * sizeof(float);
-      EXPECT_EQ(peak(rank, MemoryCategory::kParameters),
+      EXPECT_EQ(peak_of(rank, MemoryCategory::kParameters),
                 model / static_cast<std::size_t>(ranks) + model / static_cast<std::size_t>(node));
     }
   }

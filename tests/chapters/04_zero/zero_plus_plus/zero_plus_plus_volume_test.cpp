@@ -25,10 +25,11 @@ StepVolume sent(const std::string& list, std::optional<std::size_t> node_size, i
 }
 
 constexpr std::size_t kExact = (512 + 100) * 4;
-constexpr std::size_t kInt8 = (2 * 4 + 512) + (4 + 100);
+constexpr std::size_t kOneByte = (2 * 4 + 512) + (4 + 100);
 constexpr std::size_t kExactBlock = 100 * 4;  // without the head
 constexpr std::size_t kInt8Block = 4 + 100;
-constexpr std::size_t kInt4 = (16 * 4 + 256) + (4 * 4 + 52);  // blocks of 32; 50 bytes, filled up
+constexpr std::size_t kHalfByte =
+    (16 * 4 + 256) + (4 * 4 + 52);  // blocks of 32; 50 bytes, filled up
 
 // The paper's table -------------------------------------------------------------------------------
 
@@ -107,10 +108,10 @@ TEST(SentInMicroBatch, Zero3SendsEachShardToTheOthersThriceAndThatOfTheHeadTwice
 }
 
 TEST(SentInMicroBatch, OnlyALastRankSendsItsRingToAnotherNode) {
-  EXPECT_EQ(sent("weights-int8", 4, 2).forward, (SentBytes{7 * kInt8, 0}));
-  EXPECT_EQ(sent("weights-int8", 4, 3).forward, (SentBytes{7 * kInt8, 7 * kInt8}));
+  EXPECT_EQ(sent("weights-int8", 4, 2).forward, (SentBytes{7 * kOneByte, 0}));
+  EXPECT_EQ(sent("weights-int8", 4, 3).forward, (SentBytes{7 * kOneByte, 7 * kOneByte}));
   EXPECT_EQ(sent("weights-int8", 4, 7).backward, (SentBytes{7 * kInt8Block, 7 * kInt8Block}));
-  EXPECT_EQ(sent("weights-int8", 8, 7).forward, (SentBytes{7 * kInt8, 0})) << "one node";
+  EXPECT_EQ(sent("weights-int8", 8, 7).forward, (SentBytes{7 * kOneByte, 0})) << "one node";
 }
 
 TEST(SentInMicroBatch, SecondaryShardsStayInTheNode) {
@@ -122,11 +123,12 @@ TEST(SentInMicroBatch, SecondaryShardsStayInTheNode) {
 
 TEST(SentInMicroBatch, GradientsTravelInOneStepOrInTwo) {
   EXPECT_EQ(sent("", 4, 0).reduce, (SentBytes{7 * kExact, 4 * kExact}));
-  EXPECT_EQ(sent("gradients-int8", {}, 0).reduce, (SentBytes{7 * kInt8, 0}));
-  EXPECT_EQ(sent("gradients-int4", 4, 0).reduce, (SentBytes{(3 * 2 + 1) * kInt4, kInt4}));
-  EXPECT_EQ(sent("gradients-int4", 2, 0).reduce, (SentBytes{(4 + 3) * kInt4, 3 * kInt4}));
-  EXPECT_EQ(sent("gradients-int4", 1, 0).reduce, (SentBytes{7 * kInt4, 7 * kInt4})) << "one step";
-  EXPECT_EQ(sent("gradients-int4", 8, 0).reduce, (SentBytes{7 * kInt4, 0}));
+  EXPECT_EQ(sent("gradients-int8", {}, 0).reduce, (SentBytes{7 * kOneByte, 0}));
+  EXPECT_EQ(sent("gradients-int4", 4, 0).reduce, (SentBytes{(3 * 2 + 1) * kHalfByte, kHalfByte}));
+  EXPECT_EQ(sent("gradients-int4", 2, 0).reduce, (SentBytes{(4 + 3) * kHalfByte, 3 * kHalfByte}));
+  EXPECT_EQ(sent("gradients-int4", 1, 0).reduce, (SentBytes{7 * kHalfByte, 7 * kHalfByte}))
+      << "one step";
+  EXPECT_EQ(sent("gradients-int4", 8, 0).reduce, (SentBytes{7 * kHalfByte, 0}));
 }
 
 TEST(SentInMicroBatch, KeptUnitsAreGatheredOnce) {

@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 /// h 16, 4 heads of 4, 2 key/value heads (kv 8), f 24, V 32; 3 sequences of 8 tokens.
-BlockShapesRequest request_of(int tp, SequenceParallel sequence_parallel) {
+BlockShapesRequest table_request(int tp, SequenceParallel sequence_parallel) {
   return {.model = {.vocab_size = 32,
                     .hidden_size = 16,
                     .num_layers = 1,
@@ -34,7 +34,7 @@ BlockShapesRequest request_of(int tp, SequenceParallel sequence_parallel) {
 }
 
 TEST(BlockShapesTable, PrintOneLinePerTensor) {
-  const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
+  const BlockShapesRequest request = table_request(2, SequenceParallel::kOn);
   const auto rows = run_split_block(request);
   const std::string table = format_block_shapes(request, rows);
   EXPECT_THAT(table, HasSubstr("Shapes on each of t = 2 ranks, with sequence parallelism\n"));
@@ -54,7 +54,7 @@ TEST(BlockShapesTable, PrintOneLinePerTensor) {
 }
 
 TEST(BlockShapesTable, AreJsonRows) {
-  const auto rows = run_split_block(request_of(2, SequenceParallel::kOn));
+  const auto rows = run_split_block(table_request(2, SequenceParallel::kOn));
   const auto json = nlohmann::json::parse(block_shapes_to_json(rows).dump());
   ASSERT_EQ(json.size(), 22U);
   EXPECT_TRUE(json[0]["layer"].is_null());
@@ -77,7 +77,7 @@ TEST(BlockShapesTable, AreJsonRows) {
 }
 
 TEST(BlockShapesTable, WidensItsColumns) {
-  BlockShapesRequest request = request_of(1, SequenceParallel::kOff);
+  BlockShapesRequest request = table_request(1, SequenceParallel::kOff);
   request.model.vocab_size = 123456789;  // of the request: nothing of that size is built here
   request.batch = {.size = 123456, .seq_len = 123456};
   const std::vector<RecordedStep> steps = {
@@ -99,7 +99,7 @@ TEST(BlockShapesTable, WidensItsColumns) {
 TEST(BlockShapesTable, ComparesLayouts) {
   std::vector<LayoutRows> layouts;
   for (const auto sequence_parallel : {SequenceParallel::kOff, SequenceParallel::kOn}) {
-    const BlockShapesRequest request = request_of(2, sequence_parallel);
+    const BlockShapesRequest request = table_request(2, sequence_parallel);
     layouts.push_back({request.layout, run_split_block(request)});
   }
   EXPECT_EQ(format_comparison(layouts),
@@ -118,7 +118,7 @@ TEST(BlockShapesTable, ComparesLayouts) {
 }
 
 TEST(BlockShapesTable, ComparesTheSameStepsOnly) {
-  const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
+  const BlockShapesRequest request = table_request(2, SequenceParallel::kOn);
   std::vector<LayoutRows> layouts(2, {request.layout, run_split_block(request)});
   layouts[1].rows.pop_back();
   EXPECT_THROW((void)format_comparison(layouts), InternalError);
@@ -126,18 +126,18 @@ TEST(BlockShapesTable, ComparesTheSameStepsOnly) {
 }
 
 /// Two key/value heads for four ranks, and a vocabulary that does not divide.
-constexpr nn::ModelConfig kModel = {.vocab_size = 30,
-                                    .hidden_size = 16,
-                                    .num_layers = 1,
-                                    .num_heads = 4,
-                                    .num_kv_heads = 2,
-                                    .ffn_hidden_size = 24,
-                                    .max_seq_len = 8};
+constexpr nn::ModelConfig kTableModel = {.vocab_size = 30,
+                                         .hidden_size = 16,
+                                         .num_layers = 1,
+                                         .num_heads = 4,
+                                         .num_kv_heads = 2,
+                                         .ffn_hidden_size = 24,
+                                         .max_seq_len = 8};
 
 TEST(SplitShapes, OfModelsThatCannotBeSplitAreRefused) {
   EXPECT_THAT(ultra::test::message_of<ConfigError>([] {
-                static_cast<void>(
-                    describe_shapes(Shapes::kTable, kModel, {.size = 1, .seq_len = 8}, {.tp = 3}));
+                static_cast<void>(describe_shapes(Shapes::kTable, kTableModel,
+                                                  {.size = 1, .seq_len = 8}, {.tp = 3}));
               }),
               HasSubstr("4 % 3 = 1"));
 }
@@ -150,11 +150,11 @@ TEST(SplitShapes, OfModelsThatNoMachineRunsAreRefused) {
     });
   };
   constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
-  EXPECT_THAT(refusal(kModel, kLargest, 1), HasSubstr("more than 64. Choose smaller"));
-  nn::ModelConfig wide = kModel;
+  EXPECT_THAT(refusal(kTableModel, kLargest, 1), HasSubstr("more than 64. Choose smaller"));
+  nn::ModelConfig wide = kTableModel;
   wide.ffn_hidden_size = kLargest;
   EXPECT_THAT(refusal(wide, 1, 1), HasSubstr("--ffn"));
-  nn::ModelConfig many_heads = kModel;
+  nn::ModelConfig many_heads = kTableModel;
   many_heads.vocab_size = many_heads.ffn_hidden_size = 512;
   many_heads.hidden_size = 1024;
   many_heads.num_heads = many_heads.num_kv_heads = 512;

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_place(const std::string& text) {
   return ultra::test::message_of<ConfigError>(
       [&] { static_cast<void>(parse_schedule_choice(text)); });
 }
@@ -56,14 +56,15 @@ TEST(ScheduleChoice, HasTheNameOfItsKind) {
 }
 
 TEST(ScheduleChoice, RefusesOtherNames) {
-  EXPECT_THAT(refusal("gpipe"), HasSubstr("no schedule 'gpipe'. There are naive, afab, 1f1b"));
-  EXPECT_THAT(refusal(""), HasSubstr("no schedule ''"));
-  EXPECT_THAT(refusal("serch"), HasSubstr("and search for the best that can be found"));
-  EXPECT_THAT(refusal("1f1b:2"), HasSubstr("no schedule '1f1b:2'"));
-  EXPECT_THAT(refusal("interleaved:0"), HasSubstr("'0' is no number of chunks"));
-  EXPECT_THAT(refusal("interleaved:"), HasSubstr("interleaved:2"));
-  EXPECT_THAT(refusal("interleaved:-1"), HasSubstr("'-1'"));
-  EXPECT_THAT(refusal("breadth-first:0"), HasSubstr("for example breadth-first:2"));
+  EXPECT_THAT(refusal_of_place("gpipe"),
+              HasSubstr("no schedule 'gpipe'. There are naive, afab, 1f1b"));
+  EXPECT_THAT(refusal_of_place(""), HasSubstr("no schedule ''"));
+  EXPECT_THAT(refusal_of_place("serch"), HasSubstr("and search for the best that can be found"));
+  EXPECT_THAT(refusal_of_place("1f1b:2"), HasSubstr("no schedule '1f1b:2'"));
+  EXPECT_THAT(refusal_of_place("interleaved:0"), HasSubstr("'0' is no number of chunks"));
+  EXPECT_THAT(refusal_of_place("interleaved:"), HasSubstr("interleaved:2"));
+  EXPECT_THAT(refusal_of_place("interleaved:-1"), HasSubstr("'-1'"));
+  EXPECT_THAT(refusal_of_place("breadth-first:0"), HasSubstr("for example breadth-first:2"));
 }
 
 TEST(ActionNames, AreThoseThatActionsAreWrittenWith) {

@@ -20,46 +20,48 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string refusal(const std::string& text) {
+std::string refusal_of_order(const std::string& text) {
   return ultra::test::message_of<ConfigError>(
       [&] { static_cast<void>(schedule_from_text(text, "mine")); });
 }
 
-std::string refusal(const PipelineSchedule& schedule) {
+std::string refusal_of_order(const PipelineSchedule& schedule) {
   return ultra::test::message_of<ConfigError>([&] { expect_valid(schedule); });
 }
 
 TEST(Validate, NamesTheStageTheActionAndTheReason) {
-  EXPECT_EQ(refusal("F0 BW0\nBW0 F0"),
+  EXPECT_EQ(refusal_of_order("F0 BW0\nBW0 F0"),
             "schedule mine, stage 1, action 1 of 2, BW0: its forward pass must come first.");
-  EXPECT_THAT(refusal("F0 B0 W0\nF0 W0 B0"),
+  EXPECT_THAT(refusal_of_order("F0 B0 W0\nF0 W0 B0"),
               HasSubstr("stage 1, action 2 of 3, W0: the B that makes what it works on must come"));
-  EXPECT_THAT(refusal("F0 F0 BW0\nF0 BW0"),
+  EXPECT_THAT(refusal_of_order("F0 F0 BW0\nF0 BW0"),
               HasSubstr("action 2 of 3, F0: it has been done before"));
-  EXPECT_THAT(refusal("F0 BW0 W0\nF0 BW0"), HasSubstr("W0: it has been done before"));
+  EXPECT_THAT(refusal_of_order("F0 BW0 W0\nF0 BW0"), HasSubstr("W0: it has been done before"));
   EXPECT_THAT(
-      refusal("F0 BW0 F1\nF0 BW0 F1 BW1"),
+      refusal_of_order("F0 BW0 F1\nF0 BW0 F1 BW1"),
       HasSubstr("stage 0: micro-batch 1 has no backward pass (B1 or BW1). Every micro-batch"));
-  EXPECT_THAT(refusal("F0 BW0 F1 BW1\nF0 BW0"),
+  EXPECT_THAT(refusal_of_order("F0 BW0 F1 BW1\nF0 BW0"),
               HasSubstr("stage 1: micro-batch 1 has no forward pass (F1)"));
-  EXPECT_THAT(refusal("F0 B0\nF0 BW0"), HasSubstr("has no gradients of weights (W0)"));
-  EXPECT_THAT(refusal("F0 F0.1 BW0.1 BW0\nF0 BW0"), HasSubstr("no forward pass (F0.1)"));
-  EXPECT_THAT(refusal("F0 BW0 U0 F1 BW1\nF0 BW0 U0 F1 BW1 U1"),
+  EXPECT_THAT(refusal_of_order("F0 B0\nF0 BW0"), HasSubstr("has no gradients of weights (W0)"));
+  EXPECT_THAT(refusal_of_order("F0 F0.1 BW0.1 BW0\nF0 BW0"), HasSubstr("no forward pass (F0.1)"));
+  EXPECT_THAT(refusal_of_order("F0 BW0 U0 F1 BW1\nF0 BW0 U0 F1 BW1 U1"),
               HasSubstr("stage 0: micro-batch 1 has no update, but others have one (U1)"));
-  EXPECT_THAT(refusal("F0 U0 BW0\nF0 BW0 U0"), HasSubstr("U0: the gradients of its weights must"));
+  EXPECT_THAT(refusal_of_order("F0 U0 BW0\nF0 BW0 U0"),
+              HasSubstr("U0: the gradients of its weights must"));
   for (const char* list : {"F0 F1 BW0 BW1 U0 U1", "F0 B0 W0 U0 F1 BW1 U1", "F0 BW0 F1 U0 BW1 U1"}) {
-    EXPECT_THAT(refusal(std::string(list) + "\nF0 BW0 U0 F1 BW1 U1"),
+    EXPECT_THAT(refusal_of_order(std::string(list) + "\nF0 BW0 U0 F1 BW1 U1"),
                 HasSubstr("U0: an update stands right behind the whole backward pass of its "
                           "micro-batch, so write BW0 U0."));
   }
-  EXPECT_THAT(refusal("F0&BW0\nF0 BW0"), HasSubstr("stage 0, action 1 of 2: only a forward pass"));
+  EXPECT_THAT(refusal_of_order("F0&BW0\nF0 BW0"),
+              HasSubstr("stage 0, action 1 of 2: only a forward pass"));
 }
 
 TEST(Validate, SaysWhatEachRankWaitsForWhenPassesNeverEnd) {
-  EXPECT_EQ(refusal("F0 BW0 F1 BW1\nF1 BW1 F0 BW0"),
+  EXPECT_EQ(refusal_of_order("F0 BW0 F1 BW1\nF1 BW1 F0 BW0"),
             "schedule mine never ends: stage 0 waits in BW0 for the gradient of micro-batch 0 from "
             "stage 1; stage 1 waits in F1 for the activation of micro-batch 1 from stage 0.");
-  EXPECT_THAT(refusal("placement v\nF0 F0.1 BW0.1 BW0\nF0.1 F0 BW0.1 BW0"),
+  EXPECT_THAT(refusal_of_order("placement v\nF0 F0.1 BW0.1 BW0\nF0.1 F0 BW0.1 BW0"),
               HasSubstr("stage 1 waits in F0.1 for the activation of micro-batch 0, which it makes "
                         "itself, but later"));
 }
@@ -67,13 +69,13 @@ TEST(Validate, SaysWhatEachRankWaitsForWhenPassesNeverEnd) {
 TEST(Validate, WantsAListForEveryStage) {
   PipelineSchedule schedule = make_schedule({}, 3, 2);
   schedule.ranks.pop_back();
-  EXPECT_THAT(refusal(schedule), HasSubstr("has lists for 2 stages, but there are 3"));
+  EXPECT_THAT(refusal_of_order(schedule), HasSubstr("has lists for 2 stages, but there are 3"));
   schedule = make_schedule({}, 3, 2);
   schedule.micro_batches = 1;
-  EXPECT_THAT(refusal(schedule), HasSubstr("there are 1 micro-batches, from 0 to 0"));
+  EXPECT_THAT(refusal_of_order(schedule), HasSubstr("there are 1 micro-batches, from 0 to 0"));
   schedule = make_schedule({}, 3, 2);
   schedule.ranks[1][0].chunk = 1;
-  EXPECT_THAT(refusal(schedule), HasSubstr("F0.1: a rank has 1 chunks"));
+  EXPECT_THAT(refusal_of_order(schedule), HasSubstr("F0.1: a rank has 1 chunks"));
 }
 
 class RandomlyBrokenSchedules : public ultra::test::RandomTest {};
@@ -94,7 +96,7 @@ TEST_F(RandomlyBrokenSchedules, AreRefused) {
     } else {
       list.insert(list.begin() + static_cast<std::ptrdiff_t>(random.between(0, list.size())), *at);
     }
-    EXPECT_THAT(refusal(schedule), HasSubstr("schedule " + choice.str() + ", stage "));
+    EXPECT_THAT(refusal_of_order(schedule), HasSubstr("schedule " + choice.str() + ", stage "));
   }
 }
 

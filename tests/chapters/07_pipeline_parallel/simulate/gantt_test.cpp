@@ -99,7 +99,7 @@ TEST(MeasuredGantt, HalvesWholeBackwardPasses) {
   EXPECT_EQ(costs.parts[0].backward_input, 3);
 }
 
-std::string refusal(const std::string& gantt) {
+std::string refusal_of_times(const std::string& gantt) {
   return ultra::test::message_of<ConfigError>(
       [&] { static_cast<void>(costs_of_gantt(gantt, "gantt.json")); });
 }
@@ -113,14 +113,16 @@ json two_parts() {
 
 TEST(MeasuredGantt, RefusesOtherTexts) {
   for (const char* text : {"", "F0 BW0", "{}", "[1]", R"({"costs": 3})"}) {
-    EXPECT_THAT(refusal(text), HasSubstr("'gantt.json' has no costs of a pipeline's parts. Let a "
-                                         "run write it: --pp 4 --executed-gantt FILE."))
+    EXPECT_THAT(refusal_of_times(text),
+                HasSubstr("'gantt.json' has no costs of a pipeline's parts. Let a "
+                          "run write it: --pp 4 --executed-gantt FILE."))
         << text;
   }
   const std::string deep(1U << 17U, '[');
-  EXPECT_THAT(refusal(R"({"costs": )" + deep + std::string(deep.size(), ']') + "}"),
+  EXPECT_THAT(refusal_of_times(R"({"costs": )" + deep + std::string(deep.size(), ']') + "}"),
               HasSubstr("has no costs"));
-  EXPECT_THAT(refusal(R"({"costs": {"F": [[1]]}})"), HasSubstr("number 1 of its \"F\" is a list"));
+  EXPECT_THAT(refusal_of_times(R"({"costs": {"F": [[1]]}})"),
+              HasSubstr("number 1 of its \"F\" is a list"));
 }
 
 TEST(MeasuredGantt, RefusesTimesThatNoPassTakes) {
@@ -133,14 +135,16 @@ TEST(MeasuredGantt, RefusesTimesThatNoPassTakes) {
                                                    {nullptr, "'null'"}}) {
       json gantt = two_parts();
       gantt["costs"][list][1] = value;
-      EXPECT_THAT(refusal(gantt.dump()), AllOf(StartsWith("'gantt.json': number 2 of its \"" +
-                                                          std::string(list) + "\" is " + text),
-                                               HasSubstr("a number from 0 to 1e+09")));
+      EXPECT_THAT(refusal_of_times(gantt.dump()),
+                  AllOf(StartsWith("'gantt.json': number 2 of its \"" + std::string(list) +
+                                   "\" is " + text),
+                        HasSubstr("a number from 0 to 1e+09")));
     }
   }
   json gantt = two_parts();
   for (const char* list : {"F", "B", "W"}) gantt["costs"][list][1] = 0;
-  EXPECT_THAT(refusal(gantt.dump()), HasSubstr("number 2 of \"F\", \"BW\", \"B\" and \"W\" are 0"));
+  EXPECT_THAT(refusal_of_times(gantt.dump()),
+              HasSubstr("number 2 of \"F\", \"BW\", \"B\" and \"W\" are 0"));
   gantt["costs"]["F"][1] = 1e-9;
   EXPECT_EQ(costs_of_gantt(gantt.dump(), "gantt.json").parts[1].together(), 1e-9);
 }
@@ -148,13 +152,13 @@ TEST(MeasuredGantt, RefusesTimesThatNoPassTakes) {
 TEST(MeasuredGantt, RefusesListsOfOtherLengths) {
   json gantt = two_parts();
   gantt["costs"].erase("W");
-  EXPECT_THAT(refusal(gantt.dump()), HasSubstr("its \"costs\" lack \"W\""));
+  EXPECT_THAT(refusal_of_times(gantt.dump()), HasSubstr("its \"costs\" lack \"W\""));
   for (const json& list : {json(3), json::array()}) {
     gantt["costs"]["W"] = list;
-    EXPECT_THAT(refusal(gantt.dump()), HasSubstr("its \"W\" is no list of seconds"));
+    EXPECT_THAT(refusal_of_times(gantt.dump()), HasSubstr("its \"W\" is no list of seconds"));
   }
   gantt["costs"]["W"] = {5};
-  EXPECT_THAT(refusal(gantt.dump()),
+  EXPECT_THAT(refusal_of_times(gantt.dump()),
               HasSubstr("\"F\" has 2, \"BW\" has 2, \"B\" has 2, \"W\" has 1, \"U\" has 2"));
 }
 
@@ -163,11 +167,12 @@ TEST(MeasuredGantt, RefusesWhatTheRestOfTheFileContradicts) {
            {"stages", 4}, {"stages", 0}, {"stages", -2}, {"stages", "2"}, {"chunks", 2}}) {
     json gantt = two_parts();
     gantt[key] = value;
-    EXPECT_THAT(refusal(gantt.dump()), HasSubstr("times of 2 parts, and its \"stages\"")) << key;
+    EXPECT_THAT(refusal_of_times(gantt.dump()), HasSubstr("times of 2 parts, and its \"stages\""))
+        << key;
   }
   json gantt = two_parts();
   gantt["unit"] = "ms";
-  EXPECT_THAT(refusal(gantt.dump()), HasSubstr("its \"unit\" is not \"s\", for seconds"));
+  EXPECT_THAT(refusal_of_times(gantt.dump()), HasSubstr("its \"unit\" is not \"s\", for seconds"));
   gantt = two_parts();
   gantt["stages"] = 1;
   gantt["chunks"] = 2;

@@ -20,19 +20,19 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-PpTableOptions parse(const std::string& line) {
+PpTableOptions parse_table(const std::string& line) {
   return ultra::test::options_of<PpTableOptions>(line);
 }
 
 TEST(PpTableOptions, AskNothingByDefault) {
-  EXPECT_FALSE(parse("").predicts());
-  EXPECT_NO_THROW(parse("").validate());
-  EXPECT_TRUE(parse("--pp-table 4").predicts());
+  EXPECT_FALSE(parse_table("").predicts());
+  EXPECT_NO_THROW(parse_table("").validate());
+  EXPECT_TRUE(parse_table("--pp-table 4").predicts());
 }
 
 TEST(PpTableOptions, AskForEveryNumberOfStagesAndMicroBatches) {
   const auto questions =
-      parse("--pp-table 2,4 --pp-table-micro-batches 8,32 --pp-table-schedules 1f1b,search")
+      parse_table("--pp-table 2,4 --pp-table-micro-batches 8,32 --pp-table-schedules 1f1b,search")
           .questions();
   ASSERT_EQ(questions.size(), 4U);
   EXPECT_EQ(questions[1].stages, 2U);
@@ -43,7 +43,7 @@ TEST(PpTableOptions, AskForEveryNumberOfStagesAndMicroBatches) {
 }
 
 TEST(PpTableOptions, PutAllSchedulesSideBySide) {
-  const json rows = json::parse(parse("--pp-table 4 --pp-table-json").answer({}));
+  const json rows = json::parse(parse_table("--pp-table 4 --pp-table-json").answer({}));
   ASSERT_EQ(rows.size(), all_schedules().size());
   EXPECT_EQ(rows[2].at("schedule"), "1f1b");
   EXPECT_EQ(rows[2].at("bubble_over_ideal"), 0.375);
@@ -53,17 +53,18 @@ TEST(PpTableOptions, PutAllSchedulesSideBySide) {
   EXPECT_EQ(rows[6].at("peak_activations"), 4.0) << "in whole stages";
   EXPECT_EQ(rows[6].at("span_seconds"), 24.0) << "no bubble";
   EXPECT_EQ(
-      json::parse(parse("--pp-table 4 --pp-table-json --pp-table-schedules all,search").answer({}))
+      json::parse(
+          parse_table("--pp-table 4 --pp-table-json --pp-table-schedules all,search").answer({}))
           .size(),
       rows.size() + 1);
-  const std::string table = parse("--pp-table 4 --pp-table-micro-batches 6").answer({});
+  const std::string table = parse_table("--pp-table 4 --pp-table-micro-batches 6").answer({});
   EXPECT_THAT(table, HasSubstr("zero-bubble-h1"));
   EXPECT_THAT(table, ::testing::Not(HasSubstr("interleaved"))) << "6 is no multiple of 4";
 }
 
 TEST(PpTableOptions, DrawSchedules) {
   const std::string text =
-      parse(
+      parse_table(
           "--pp-table 2 --pp-table-micro-batches 2 --pp-table-schedules 1f1b,zero-bubble-h1 "
           "--pp-table-chart")
           .answer({});
@@ -71,7 +72,7 @@ TEST(PpTableOptions, DrawSchedules) {
 }
 
 TEST(PpTableOptions, SayWhenActivationsHaveNoRoom) {
-  const std::string text = parse("--pp-table 4 --pp-table-most-activations 4").answer({});
+  const std::string text = parse_table("--pp-table 4 --pp-table-most-activations 4").answer({});
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     const bool is_too_large =
@@ -89,15 +90,16 @@ TEST(PpTableOptions, WriteAndReadASchedule) {
   const std::string trace = folder.path("trace.json");
   const std::string one = "--pp-table 4 --pp-table-schedules zb-v --pp-table-list " + list;
   static_cast<void>(
-      parse(one + " --pp-table-gantt " + gantt + " --pp-table-trace " + trace).answer({}));
+      parse_table(one + " --pp-table-gantt " + gantt + " --pp-table-trace " + trace).answer({}));
   EXPECT_EQ(ultra::test::read_file(list),
             text_of(make_schedule({.kind = ScheduleKind::kZbV}, 4, 8)));
   EXPECT_EQ(json::parse(ultra::test::read_file(gantt)).at("actions").size(), 4U * 2 * 8 * 3);
   EXPECT_FALSE(json::parse(ultra::test::read_file(trace)).at("traceEvents").empty());
-  const json rows = json::parse(parse("--pp-table 4 --pp-table-schedules zb-v --pp-table-json "
-                                      "--pp-table-file " +
-                                      list)
-                                    .answer({}));
+  const json rows =
+      json::parse(parse_table("--pp-table 4 --pp-table-schedules zb-v --pp-table-json "
+                              "--pp-table-file " +
+                              list)
+                      .answer({}));
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].at("seconds"), rows[1].at("seconds"));
   EXPECT_EQ(rows[1].at("schedule"), list);
@@ -112,15 +114,15 @@ TEST(PpTableOptions, TakeTheTimesOfARun) {
       "--pp-table 2 --pp-table-micro-batches 3 --pp-table-json "
       "--pp-table-costs " +
       folder.write("gantt.json", kMeasured);
-  const json rows = json::parse(parse(line).answer({}));
+  const json rows = json::parse(parse_table(line).answer({}));
   EXPECT_EQ(rows.size(), 6U) << "those with one chunk per rank";
   EXPECT_EQ(rows[0].at("seconds"), 3 * (3 + 6.0)) << "naive: one after the other";
   EXPECT_EQ(rows[1].at("seconds"), 1 + 3 * 6.0 + 2) << "afab: the second stage is the slower one";
 }
 
 TEST(PpTableOptions, NameTheirFiles) {
-  EXPECT_TRUE(parse("--pp-table 4").files().empty());
-  const auto files = parse(
+  EXPECT_TRUE(parse_table("--pp-table 4").files().empty());
+  const auto files = parse_table(
                          "--pp-table 4 --pp-table-file f --pp-table-costs c --pp-table-gantt g "
                          "--pp-table-trace t --pp-table-list l")
                          .files();
@@ -180,10 +182,11 @@ TEST(PpTableOptions, RefusalsSayWhatDoesNotFit) {
         }
       });
   EXPECT_FALSE(std::filesystem::exists(file + ".json"));
-  EXPECT_THROW(static_cast<void>(parse("--pp-table 2 --pp-table-file /nowhere").answer({})),
+  EXPECT_THROW(static_cast<void>(parse_table("--pp-table 2 --pp-table-file /nowhere").answer({})),
                FileError);
-  EXPECT_THROW(static_cast<void>(parse("--pp-table 2 --pp-table-file " + folder.path()).answer({})),
-               FileError);
+  EXPECT_THROW(
+      static_cast<void>(parse_table("--pp-table 2 --pp-table-file " + folder.path()).answer({})),
+      FileError);
 }
 
 }  // namespace

@@ -44,7 +44,32 @@ TEST_F(MatmulFp8Ladder, CornersAreRight) {
   }
 }
 
+// More tiles than the emulated GPU has multiprocessors, more groups than the ring has stages, edges.
+TEST_F(MatmulFp8Ladder, HopperGoesThroughSeveralTilesWithRaggedEdges) {
+  for (const Sizes& sizes : std::vector<Sizes>{{1, 2, 128}, {129, 130, 896}, {700, 258, 256}}) {
+    expect_right("wgmma", {.sizes = sizes});
+  }
+  expect_right_bare("wgmma", {130, 258, 1408});
+}
+
+// Boxes bring each byte of the factors once for each tile; what threads load besides is scales.
+TEST_F(MatmulFp8Ladder, OnHopperTheCopyEngineBringsTheElements) {
+  const simt::Report report = counters_of("wgmma");
+  std::uint64_t scales = 0;
+  std::uint64_t elements = 0;
+  for (const simt::Site& site : report.sites) {
+    if (site.kind != AccessKind::kGlobalLoad) continue;
+    (site.size == 4 ? scales : elements) += site.bytes;
+  }
+  EXPECT_EQ(elements, 2U * (128 + 128) * 256);
+  // In each of two tiles, two groups: 256 threads with two rows and a column of scales.
+  EXPECT_EQ(scales, 2U * 2 * 256 * 3 * sizeof(float));
+  EXPECT_EQ(report.total(AccessKind::kSharedLoad).wavefronts, 0U);
+}
+
 TEST_F(MatmulFp8Ladder, RefusesRaggedGroups) {
+  EXPECT_THAT(refusal_of("wgmma", {4, 5, 128}), testing::HasSubstr("an even number"));
+
   EXPECT_THAT(refusal_of("tensor_cores", {4, 4, 130}), testing::HasSubstr("multiple of 128"));
 }
 

@@ -102,7 +102,7 @@ TEST(FormatTable, HasALineForEachFormat) {
   EXPECT_THAT(table, ::testing::ContainsRegex("fp8 e4m3 +8 +1/4/3 +7 +448 +0.015625 +0.00195312"));
 }
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kFloatInfinity = std::numeric_limits<float>::infinity();
 
 /// A conversion with what it is compared with.
 struct Conversion {
@@ -146,11 +146,11 @@ TEST_F(SmallFloats, NumbersOfAllSizes) {
 }
 
 TEST_F(SmallFloats, InfinityAndNan) {
-  EXPECT_EQ(fp16_from_f32(kInfinity), 0x7C00);
-  EXPECT_EQ(fp16_from_f32(-kInfinity), 0xFC00);
-  EXPECT_EQ(e5m2_from_f32(kInfinity), 0x7C);
-  EXPECT_EQ(e5m2_from_f32(-kInfinity, Overflow::kSaturate), 0xFB);
-  EXPECT_EQ(fp16_from_f32(kInfinity, Overflow::kSaturate), 0x7BFF);
+  EXPECT_EQ(fp16_from_f32(kFloatInfinity), 0x7C00);
+  EXPECT_EQ(fp16_from_f32(-kFloatInfinity), 0xFC00);
+  EXPECT_EQ(e5m2_from_f32(kFloatInfinity), 0x7C);
+  EXPECT_EQ(e5m2_from_f32(-kFloatInfinity, Overflow::kSaturate), 0xFB);
+  EXPECT_EQ(fp16_from_f32(kFloatInfinity, Overflow::kSaturate), 0x7BFF);
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Overflow overflow : {Overflow::kInfinity, Overflow::kSaturate}) {
     EXPECT_TRUE(std::isnan(f32_from_fp16(fp16_from_f32(nan, overflow))));

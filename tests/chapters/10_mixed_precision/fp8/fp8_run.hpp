@@ -19,6 +19,8 @@
 
 namespace ultra::mixed_precision::test {
 
+using namespace ultra::test;
+
 /// @brief Linear layers in fp8, in whatever type the rest has.
 class InFp8 : public train::Technique {
  public:

@@ -33,7 +33,7 @@ class RoundedSumsTest : public ultra::test::RandomTest {
   std::pair<double, double> normed(std::size_t hidden, double x, const RoundedSums& sums) {
     RoundedSumsFactory factory(dense, sums);
     const nn::BuildContext built = context(hidden, DType::kBF16);
-    const auto norm = factory.norm(built, "norm.weight");
+    const auto norm = factory.norm(built, {"norm.weight"});
     const Tensor input = Tensor::empty(Device::cpu(), {1, 2, hidden}, DType::kBF16);
     input.fill(x);
     nn::Saved saved;
@@ -58,7 +58,7 @@ TEST_F(RoundedSumsTest, AMeanSquareOfManyFeaturesStopsGrowing) {
 TEST_F(RoundedSumsTest, ANormGoesBackByItsOwnStatistic) {
   RoundedSumsFactory factory(dense, {.norms = true});
   const nn::BuildContext built = context(1024, DType::kBF16);
-  const auto norm = factory.norm(built, "norm.weight");
+  const auto norm = factory.norm(built, {"norm.weight"});
   const Tensor input = Tensor::empty(Device::cpu(), {1, 1, 1024}, DType::kBF16);
   input.fill(1.0);
   nn::Saved saved;
@@ -71,7 +71,7 @@ TEST_F(RoundedSumsTest, ANormGoesBackByItsOwnStatistic) {
 TEST_F(RoundedSumsTest, ANormIsMadeAgainWithItsOwnSums) {
   RoundedSumsFactory factory(dense, {.norms = true});
   const nn::BuildContext built = context(1024, DType::kBF16);
-  const auto norm = factory.norm(built, "norm.weight");
+  const auto norm = factory.norm(built, {"norm.weight"});
   const Tensor input = Tensor::empty(Device::cpu(), {1, 1, 1024}, DType::kBF16);
   input.fill(1.0);
   nn::Saved saved(nn::Saved::Mode::kRemake);

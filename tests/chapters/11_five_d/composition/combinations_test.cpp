@@ -52,6 +52,8 @@ const std::vector<Sample>& samples() {
        {"--zero 1, 2 or 3", "--zero 3", "--hybrid-shard"}},
       {{{"--zero", "3"}, {"--offload", "optimizer+params"}},
        {"--zero 1, 2 or 3", "--zero 3", "--offload", "--offload optimizer+params"}},
+      {{{"--zero", "3"}, {"--shards", "rows"}}, {"--zero 1, 2 or 3", "--zero 3", "--shards rows"}},
+      {{{"--shards", "rows"}}, {"--shards rows"}},
       {{{"--offload", "optimizer+params"}}, {"--offload", "--offload optimizer+params"}},
       {{{"--overlap", "none"}}, {"--overlap"}},
       {{{"--overlap", "per-parameter"}}, {"--overlap", "--overlap per-parameter"}},
@@ -78,6 +80,16 @@ const std::vector<Sample>& samples() {
       {{{"--precision", "bf16"}, {"--round-sums", "softmax"}},
        {"--precision bf16, fp16 or fp8", "--round-sums softmax"}},
       {{{"--optimizer", "muon"}}, {"--optimizer muon"}},
+      {{{"--cp", "2"}, {"--cp-method", "ulysses"}},
+       {"--cp", "--cp-method ulysses or ulysses+ring"}},
+      {{{"--attention", "mla"}, {"--kv-heads", "4"}}, {"--attention mla or mla-absorbed"}},
+      {{{"--attention", "mla-absorbed"}, {"--kv-heads", "4"}},
+       {"--attention mla or mla-absorbed", "--attention mla-absorbed"}},
+      {{{"--precision", "fp8"}}, {"--precision bf16, fp16 or fp8", "--precision fp8"}},
+      {{{"--sums", "tree"}}, {"--sums tree"}},
+      {{{"--tp", "2"}, {"--sp", "on"}}, {"--tp", "--sp on"}},
+      {{{"--tp", "2"}, {"--qk-norm", ""}}, {"--tp", "--qk-norm with --tp"}},
+      {{{"--collectives", "native"}}, {"--collectives native"}},
       {{{"--recompute", "full"}}, {}},
       {{{"--doc-length", "4"}}, {}},
       {{{"--mask", "some"}}, {}}};
@@ -180,6 +192,7 @@ TEST(Combinations, WhatCannotBeRecordedIsRefusedWithItsReason) {
       "--optimizer-state int8",
       "--precision bf16 --round-sums norms",
       "--count-updates",
+      "--sums tree",
   };
   std::vector<std::string> reasons;
   for (const std::string& flags : asked) {

@@ -12,6 +12,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// @brief A flag and its value; a switch has none.
 using Flag = std::pair<std::string, std::string>;
 

@@ -6,15 +6,15 @@ namespace ultra::five_d::test {
 namespace {
 
 /// Flags whose every value is a feature of its own; "none", "off" and "0" are none.
-constexpr const char* kByValue[] = {"--zero",      "--recompute", "--offload",    "--schedule",
-                                    "--cp-method", "--cp-layout", "--tp-overlap", "--overlap",
-                                    "--balance",   "--all-reduce"};
+constexpr const char* kByValue[] = {"--zero",      "--recompute",  "--offload",    "--schedule",
+                                    "--cp-method", "--cp-layout",  "--tp-overlap", "--overlap",
+                                    "--balance",   "--all-reduce", "--attention"};
 /// Flags that are a feature when their number is above one, or when they are given.
 constexpr const char* kCounted[] = {"--dp", "--pp", "--cp", "--tp", "--ep"};
-constexpr const char* kGiven[] = {"--tied-embeddings", "--doc-length",     "--capacity-factor",
-                                  "--experts",         "--hybrid-shard",   "--zero++",
-                                  "--val-data",        "--check-replicas", "--bucket-mb",
-                                  "--compress",        "--vocab",          "--mask"};
+constexpr const char* kGiven[] = {
+    "--tied-embeddings", "--doc-length", "--capacity-factor", "--experts",   "--hybrid-shard",
+    "--zero++",          "--val-data",   "--check-replicas",  "--bucket-mb", "--compress",
+    "--vocab",           "--mask",       "--head-dim",        "--qkv-bias",  "--qk-norm"};
 
 bool is_none(const std::string& value) {
   return value.empty() || value == "none" || value == "off" || value == "0";
@@ -44,8 +44,15 @@ bool of_one_flag(Feature a, Feature b) {
   const auto flag_of = [](Feature feature) {
     const std::string& name = features()[feature];
     if (name == "--zero++") return std::string("--zero");  // it needs --zero 3
+    // No model has two of these.
+    if (name == "--qk-norm" || name == "--qkv-bias") return std::string("--attention");
     return name.substr(0, name.find(' '));
   };
+  const auto has_latents = [](Feature feature) {
+    return features()[feature].starts_with("--attention");
+  };
+  const auto is_head_dim = [](Feature feature) { return features()[feature] == "--head-dim"; };
+  if ((has_latents(a) && is_head_dim(b)) || (has_latents(b) && is_head_dim(a))) return true;
   return flag_of(a) == flag_of(b);
 }
 
@@ -64,7 +71,8 @@ const std::vector<std::string>& features() {
       "--cp-layout contiguous", "--cp-layout zigzag", "--tp-overlap backward", "--tp-overlap ring",
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
-      "--vocab", "--mask", "--resume", "uneven shares"};
+      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--attention mla",
+      "--attention mla-absorbed", "--resume", "uneven shares"};
   return all;
 }
 

@@ -10,6 +10,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// Something that a configuration can use, by its number: features()[number] is its name.
 using Feature = std::size_t;
 

@@ -114,7 +114,8 @@ class Draw {
     model("--layers", layers);
     model("--hidden", heads * 2 * random_.between(1, heads < 8 ? 2 : 1));
     model("--heads", heads);
-    model("--kv-heads", kv);
+    const bool latents = percent(25);
+    model("--kv-heads", latents ? heads : kv);
     ffn_ = tp_ * random_.between(1, 4);
     model("--ffn", ffn_);
     seq_ = 2 * cp_ + random_.between(0, 7);
@@ -122,6 +123,12 @@ class Draw {
     model("--seq", seq_);
     if (percent(30)) model("--vocab", 256 + random_.between(1, 9));
     if (percent(25)) model("--tied-embeddings");
+    if (latents) {
+      draw_latents();
+    } else {
+      if (percent(40)) model(percent(50) ? "--qk-norm" : "--qkv-bias");
+      if (percent(30)) model("--head-dim", 2 * random_.between(1, 4));
+    }
     if (percent(30)) model("--doc-length", random_.between(2, 9));
     model("--dtype", "f64");
     model("--data", ultra::test::kText);
@@ -139,6 +146,15 @@ class Draw {
       model("--val-every", 1);
       model("--val-batches", random_.between(1, 2));
     }
+  }
+
+  void draw_latents() {
+    model("--attention", percent(50) ? "mla" : "mla-absorbed");
+    model("--kv-lora-rank", 2 * random_.between(1, 4));
+    model("--q-lora-rank", random_.between(0, 4));
+    model("--qk-nope-head-dim", 2 * random_.between(1, 3));
+    model("--qk-rope-head-dim", 2 * random_.between(1, 2));
+    model("--v-head-dim", random_.between(1, 4));
   }
 
   /// Gives the layers of each part, and returns their number.
@@ -221,6 +237,7 @@ class Draw {
       layout("--offload", zero == 3 ? pick({"optimizer", "optimizer+params"}) : "optimizer");
       if (percent(15)) layout("--offload-to", "file:/tmp");
     }
+    if (zero == 3 && !quantised_layout && percent(40)) layout("--shards", "rows");
     if (zero > 0 && percent(15)) {
       layout("--reduce-scatter", pick({"ring", "pairwise"}));
     }

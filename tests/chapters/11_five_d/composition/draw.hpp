@@ -9,6 +9,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// @brief A tiny training on up to so many ranks: any mesh, any technique of the book.
 [[nodiscard]] Configuration draw_configuration(ultra::test::Random& random, std::size_t most_ranks);
 

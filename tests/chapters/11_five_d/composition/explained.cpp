@@ -37,6 +37,8 @@ const std::vector<Meaning>& meanings() {
       {"--tp", {"--tp"}},
       {"--sp", {"--tp"}},
       {"--cp", {"--cp"}},
+      {"--cp-method ulysses", {"--cp", "--cp-method ulysses or ulysses+ring"}},
+      {"--attention mla-absorbed", {"--attention mla-absorbed"}},
       {"--pp", {"--pp"}},
       {"--schedule", {"--pp"}},
       {"--schedule zb-v", {"--pp", "--schedule zb-v or dualpipe-v"}},

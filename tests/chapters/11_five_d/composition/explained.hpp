@@ -9,6 +9,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// @brief The rows of the program's table, of flags in general.
 [[nodiscard]] std::vector<train::Conflict> table_of_combinations();
 

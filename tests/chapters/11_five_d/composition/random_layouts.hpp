@@ -11,6 +11,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// @brief What became of the configurations that were drawn.
 struct Outcomes {
   std::size_t trained = 0;                     ///< and equal one rank

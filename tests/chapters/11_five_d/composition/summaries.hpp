@@ -11,6 +11,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// What every rank took in a training; nothing in a process without rank 0.
 inline std::vector<train::RankSummary> summaries(const Configuration& configuration) {
   std::vector<train::RankSummary> ranks;

@@ -8,6 +8,8 @@
 
 namespace ultra::five_d::test {
 
+using namespace ultra::test;
+
 /// Relative distance in f64 between layouts of the same training.
 inline constexpr double kRelative = 1e-10;
 

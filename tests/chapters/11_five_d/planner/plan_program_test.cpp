@@ -64,6 +64,9 @@ TEST_F(PlanProgram, AnswersAboutALayout) {
   ASSERT_EQ(plan.at("layouts").size(), 1U) << "nothing is left to choose";
   EXPECT_EQ(plan.at("layouts").at(0).at("layout"),
             "dp 8 x pp 2 x tp 4, ZeRO-1, 1f1b, micro-batch 2, sp");
+  expect_parts(answer_to("--plan --model llama-70b --plan-gpus 64 --tp 2 --pp 2,4 --plan-outermost "
+                         "dp,pp"),
+               {"only", "outermost dp,pp", ", stages outermost", ", replicas outermost"});
   expect_parts(answer_to("--plan --model llama-8b --plan-gpus 64 --tp 2,4 --plan-headroom 0.3"),
                {"as modern trains; only tp 2,4"});
   expect_parts(

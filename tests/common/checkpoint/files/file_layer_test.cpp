@@ -36,7 +36,7 @@ auto one_line(const std::string& path, const std::string& reason) {
 }
 
 template <class Fn>
-std::string refusal(Fn&& fn) {
+std::string failure_of(Fn&& fn) {
   return message_of<FileError>(std::forward<Fn>(fn));
 }
 
@@ -87,7 +87,7 @@ TEST_F(PosixFiles, SeveralWritersShareAFile) {
 }
 
 TEST_F(PosixFiles, OpenForWritingMakesNoFile) {
-  EXPECT_THAT(refusal([&] { return files.open_for_writing(path); }),
+  EXPECT_THAT(failure_of([&] { return files.open_for_writing(path); }),
               AllOf(one_line(path, "No such file or directory"), HasSubstr("opened for writing"),
                     HasSubstr("Check the path")));
   EXPECT_THAT(folder.names(), IsEmpty());
@@ -95,12 +95,12 @@ TEST_F(PosixFiles, OpenForWritingMakesNoFile) {
 
 TEST_F(PosixFiles, AMissingFolderIsReported) {
   const std::string missing = folder.path("missing/data");
-  EXPECT_THAT(refusal([&] { return files.create(missing); }),
+  EXPECT_THAT(failure_of([&] { return files.create(missing); }),
               AllOf(one_line(missing, "No such file or directory"), HasSubstr("cannot be made")));
 }
 
 TEST_F(PosixFiles, AFolderIsNotWritable) {
-  EXPECT_THAT(refusal([&] { return files.create(folder.path()); }),
+  EXPECT_THAT(failure_of([&] { return files.create(folder.path()); }),
               one_line(folder.path(), "Is a directory"));
 }
 
@@ -115,16 +115,16 @@ TEST_F(PosixFiles, PermissionsAreReported) {
     return AllOf(one_line(named, "Permission denied"), HasSubstr("Check the permissions"));
   };
   const std::string fresh = folder.path("closed/new");
-  EXPECT_THAT(refusal([&] { return files.create(fresh); }), denied(fresh));
-  EXPECT_THAT(refusal([&] { return files.open_for_writing(secret); }), denied(secret));
-  EXPECT_THAT(refusal([&] { return files.open_for_reading(secret); }), denied(secret));
-  EXPECT_THAT(refusal([&] { return files.exists(inside); }), denied(inside));
-  EXPECT_THAT(refusal([&] { files.make_folder(fresh); }), denied(fresh));
-  EXPECT_THAT(refusal([&] { files.rename(inside, path); }), denied(inside));
+  EXPECT_THAT(failure_of([&] { return files.create(fresh); }), denied(fresh));
+  EXPECT_THAT(failure_of([&] { return files.open_for_writing(secret); }), denied(secret));
+  EXPECT_THAT(failure_of([&] { return files.open_for_reading(secret); }), denied(secret));
+  EXPECT_THAT(failure_of([&] { return files.exists(inside); }), denied(inside));
+  EXPECT_THAT(failure_of([&] { files.make_folder(fresh); }), denied(fresh));
+  EXPECT_THAT(failure_of([&] { files.rename(inside, path); }), denied(inside));
   const std::string closed = folder.path("closed");
-  EXPECT_THAT(refusal([&] { return files.list(closed); }), denied(closed));
-  EXPECT_THAT(refusal([&] { files.sync_folder(closed); }), denied(closed));
-  EXPECT_THAT(refusal([&] { files.remove_all(closed); }), denied(closed));
+  EXPECT_THAT(failure_of([&] { return files.list(closed); }), denied(closed));
+  EXPECT_THAT(failure_of([&] { files.sync_folder(closed); }), denied(closed));
+  EXPECT_THAT(failure_of([&] { files.remove_all(closed); }), denied(closed));
 }
 
 TEST_F(PosixFiles, ClosingTwiceIsFineAndWritingAfterwardsIsABug) {
@@ -165,7 +165,7 @@ TEST_F(PosixFiles, ResizeKeepsThePlaceOnTheDisk) {
 TEST_F(PosixFiles, ResizeBeyondTheDiskIsRefusedAtOnce) {
   const auto file = files.create(path);
   const std::uint64_t exabyte = 1'000'000'000'000'000'000;
-  EXPECT_THAT(refusal([&] { file->resize(exabyte); }),
+  EXPECT_THAT(failure_of([&] { file->resize(exabyte); }),
               AllOf(one_line(path, "No space left on device"), HasSubstr("1000 PB"),
                     HasSubstr("are free"), HasSubstr("Free some space")));
   EXPECT_EQ(fs::file_size(path), 0U);
@@ -174,11 +174,11 @@ TEST_F(PosixFiles, ResizeBeyondTheDiskIsRefusedAtOnce) {
 TEST_F(PosixFiles, NoFileIsLongerThanAnOffsetCanSay) {
   const auto file = files.create(path);
   constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
-  EXPECT_THAT(refusal([&] { file->resize(kMost); }), one_line(path, "File too large"));
-  EXPECT_THAT(refusal([&] { file->write_at(kMost, bytes_of("xx")); }),
+  EXPECT_THAT(failure_of([&] { file->resize(kMost); }), one_line(path, "File too large"));
+  EXPECT_THAT(failure_of([&] { file->write_at(kMost, bytes_of("xx")); }),
               one_line(path, "File too large"));
   const auto input = files.open_for_reading(path);
-  EXPECT_THAT(refusal([&] { return read_part(*input, kMost - 1, 8); }),
+  EXPECT_THAT(failure_of([&] { return read_part(*input, kMost - 1, 8); }),
               one_line(path, "File too large"));
 }
 
@@ -186,18 +186,18 @@ TEST_F(PosixFiles, NoFileIsLongerThanAnOffsetCanSay) {
 TEST(PosixFilesOnADevice, AFullDiskIsReported) {
   if (!fs::is_character_file("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
   const auto file = posix_files().create("/dev/full");
-  EXPECT_THAT(refusal([&] { file->write_at(0, bytes_of("text")); }),
+  EXPECT_THAT(failure_of([&] { file->write_at(0, bytes_of("text")); }),
               AllOf(one_line("/dev/full", "No space left on device"), HasSubstr("written"),
                     HasSubstr("Free some space")));
-  EXPECT_THAT(refusal([&] { file->sync(); }), one_line("/dev/full", "Invalid argument"));
-  EXPECT_THAT(refusal([&] { file->resize(1); }), one_line("/dev/full", "Invalid argument"));
+  EXPECT_THAT(failure_of([&] { file->sync(); }), one_line("/dev/full", "Invalid argument"));
+  EXPECT_THAT(failure_of([&] { file->resize(1); }), one_line("/dev/full", "Invalid argument"));
 }
 
 TEST_F(PosixFiles, ASmallDiskIsFullBeforeTheWork) {
   const auto message = with_own_disk(folder.path(), 1 << 16, DiskState::kWritable, [&] {
     const auto file = files.create(path);
     file->resize(1 << 15);
-    return refusal([&] { file->resize(1 << 17); });
+    return failure_of([&] { file->resize(1 << 17); });
   });
   if (!message) GTEST_SKIP() << "this machine does not allow mounts";
   EXPECT_THAT(*message, AllOf(one_line(path, "No space left on device"), HasSubstr("131 kB long"),
@@ -207,15 +207,16 @@ TEST_F(PosixFiles, ASmallDiskIsFullBeforeTheWork) {
 TEST_F(PosixFiles, ASmallDiskFillsUp) {
   const auto message = with_own_disk(folder.path(), 1 << 16, DiskState::kWritable, [&] {
     const auto file = files.create(path);
-    return refusal([&] { file->write_at(0, bytes_of(std::string(1 << 17, 'x'))); });
+    return failure_of([&] { file->write_at(0, bytes_of(std::string(1 << 17, 'x'))); });
   });
   if (!message) GTEST_SKIP() << "this machine does not allow mounts";
   EXPECT_THAT(*message, AllOf(one_line(path, "No space left on device"), HasSubstr("written")));
 }
 
 TEST_F(PosixFiles, AReadOnlyDiskIsReported) {
-  const auto message = with_own_disk(folder.path(), 1 << 16, DiskState::kReadOnly,
-                                     [&] { return refusal([&] { return files.create(path); }); });
+  const auto message = with_own_disk(folder.path(), 1 << 16, DiskState::kReadOnly, [&] {
+    return failure_of([&] { return files.create(path); });
+  });
   if (!message) GTEST_SKIP() << "this machine does not allow mounts";
   EXPECT_THAT(*message, AllOf(one_line(path, "Read-only file system"), HasSubstr("another one")));
 }
@@ -244,7 +245,7 @@ TEST_F(PosixFiles, AShortWriteIsGoneOnWithAndItsErrorFound) {
   const auto file = files.create(path);
   const FileSizeLimit limit(4096);
   const std::string text(10'000, 'x');
-  EXPECT_THAT(refusal([&] { file->write_at(0, bytes_of(text)); }),
+  EXPECT_THAT(failure_of([&] { file->write_at(0, bytes_of(text)); }),
               one_line(path, "File too large"));
   EXPECT_EQ(fs::file_size(path), 4096U) << "the first call was short";
 }
@@ -263,17 +264,17 @@ TEST_F(PosixFiles, PartsAreRead) {
 TEST_F(PosixFiles, AFileThatEndsTooEarlyIsReported) {
   folder.write("data", "hello world");
   const auto file = files.open_for_reading(path);
-  EXPECT_THAT(refusal([&] { return read_part(*file, 6, 9); }),
+  EXPECT_THAT(failure_of([&] { return read_part(*file, 6, 9); }),
               AllOf(one_line(path, "ends at byte 11"), HasSubstr("9 bytes from byte 6"),
                     HasSubstr("cut off")));
   fs::resize_file(path, 3);
   EXPECT_EQ(file->size(), 11U);
-  EXPECT_THAT(refusal([&] { return read_part(*file, 0, 5); }), one_line(path, "ends at byte 3"));
+  EXPECT_THAT(failure_of([&] { return read_part(*file, 0, 5); }), one_line(path, "ends at byte 3"));
 }
 
 TEST_F(PosixFiles, OnlyRegularFilesAreRead) {
   const auto open = [&](const std::string& name) {
-    return refusal([&] { return files.open_for_reading(name); });
+    return failure_of([&] { return files.open_for_reading(name); });
   };
   EXPECT_THAT(open(path), AllOf(one_line(path, "No such file or directory"),
                                 HasSubstr("opened for reading"), HasSubstr("Check the path")));
@@ -291,8 +292,8 @@ TEST_F(PosixFiles, FoldersAreMadeWithThoseOnTheWay) {
   EXPECT_TRUE(fs::is_directory(deep));
   EXPECT_NO_THROW(files.make_folder(deep));
   const std::string file = folder.write("file", "text");
-  EXPECT_THAT(refusal([&] { files.make_folder(file); }), one_line(file, "Not a directory"));
-  EXPECT_THAT(refusal([&] { files.make_folder(file + "/inside"); }),
+  EXPECT_THAT(failure_of([&] { files.make_folder(file); }), one_line(file, "Not a directory"));
+  EXPECT_THAT(failure_of([&] { files.make_folder(file + "/inside"); }),
               one_line(file + "/inside", "Not a directory"));
 }
 
@@ -308,24 +309,24 @@ TEST_F(PosixFiles, RenameMovesFoldersButReplacesNoneThatHoldsSomething) {
   files.rename(folder.path("fresh"), folder.path("final"));
   EXPECT_EQ(test::read_file(folder.path("final/file")), "new");
   folder.write("another/file", "text");
-  EXPECT_THAT(refusal([&] { files.rename(folder.path("another"), folder.path("final")); }),
+  EXPECT_THAT(failure_of([&] { files.rename(folder.path("another"), folder.path("final")); }),
               AllOf(one_line(folder.path("another"), "not empty"),
                     HasSubstr("moved to '" + folder.path("final") + "'")));
   EXPECT_EQ(test::read_file(folder.path("final/file")), "new");
 }
 
 TEST_F(PosixFiles, RenameNeedsSomethingToMove) {
-  EXPECT_THAT(refusal([&] { files.rename(path, folder.path("final")); }),
+  EXPECT_THAT(failure_of([&] { files.rename(path, folder.path("final")); }),
               one_line(path, "No such file or directory"));
 }
 
 TEST_F(PosixFiles, FoldersAreSynced) {
   EXPECT_NO_THROW(files.sync_folder(folder.path()));
   const std::string missing = folder.path("missing");
-  EXPECT_THAT(refusal([&] { files.sync_folder(missing); }),
+  EXPECT_THAT(failure_of([&] { files.sync_folder(missing); }),
               one_line(missing, "No such file or directory"));
   const std::string file = folder.write("file", "text");
-  EXPECT_THAT(refusal([&] { files.sync_folder(file); }), one_line(file, "Not a directory"));
+  EXPECT_THAT(failure_of([&] { files.sync_folder(file); }), one_line(file, "Not a directory"));
 }
 
 TEST_F(PosixFiles, RemoveAllTakesWhatIsThere) {
@@ -342,7 +343,7 @@ TEST_F(PosixFiles, ListIsSortedAndAMissingFolderIsReported) {
   for (const char* name : {"step_10", "step_9", ".hidden", "a"}) folder.write(name, "");
   EXPECT_THAT(files.list(folder.path()), ElementsAre(".hidden", "a", "step_10", "step_9"));
   const std::string missing = folder.path("missing");
-  EXPECT_THAT(refusal([&] { return files.list(missing); }),
+  EXPECT_THAT(failure_of([&] { return files.list(missing); }),
               AllOf(one_line(missing, "No such file or directory"), HasSubstr("listed")));
 }
 
@@ -354,7 +355,7 @@ TEST_F(PosixFiles, ExistsSaysWhatIsThere) {
   fs::create_symlink("nowhere", path);
   EXPECT_FALSE(files.exists(path)) << "a link to nothing";
   const std::string long_name = folder.path(std::string(300, 'a'));
-  EXPECT_THAT(refusal([&] { return files.exists(long_name); }),
+  EXPECT_THAT(failure_of([&] { return files.exists(long_name); }),
               one_line(long_name, "File name too long"));
 }
 

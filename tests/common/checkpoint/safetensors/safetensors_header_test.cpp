@@ -22,7 +22,7 @@ std::string refusal(std::string_view file, std::size_t more = 0) {
 }
 
 /// What a file of this JSON, and so many zeros as its data, is told.
-std::string refused(std::string_view json, std::size_t data_bytes = 0) {
+std::string refused_header(std::string_view json, std::size_t data_bytes = 0) {
   return refusal(file_text(json, data_bytes));
 }
 
@@ -149,13 +149,13 @@ TEST(DamagedHeader, MustBeJson) {
       {std::string("{}\0garbage", 10), "a zero byte"},
       {"{\"__metadata__\":{\"a\":\"" + std::string(5000, 'x'), "not JSON at byte 5022"}};
   for (const auto& [json, what] : cases) {
-    EXPECT_THAT(refused(json), damage(what)) << shown_text(json);
+    EXPECT_THAT(refused_header(json), damage(what)) << shown_text(json);
   }
 }
 
 TEST(DamagedHeader, MustBeAnObject) {
   for (const char* json : {"[1,2]", "\"a\"", "1", "null", "true", " {}", "\xEF\xBB\xBF{}", "x"}) {
-    EXPECT_THAT(refused(json), damage("expected a JSON object: '{'")) << json;
+    EXPECT_THAT(refused_header(json), damage("expected a JSON object: '{'")) << json;
   }
 }
 
@@ -164,35 +164,35 @@ TEST(DamagedHeader, DeepNestingEndsAtItsFirstLevel) {
   const std::string lists(kDepth, '[');
   std::string objects;
   for (std::size_t i = 0; i < kDepth; ++i) objects += "{\"a\":";
-  EXPECT_THAT(refused(lists), damage("begins with \"[\""));
-  EXPECT_THAT(refused("{\"a\":" + lists), damage("tensor \"a\" is a list, expected"));
-  EXPECT_THAT(refused(objects), damage("tensor \"a\" has an entry \"a\""));
-  EXPECT_THAT(refused("{\"a\":{\"shape\":" + lists),
+  EXPECT_THAT(refused_header(lists), damage("begins with \"[\""));
+  EXPECT_THAT(refused_header("{\"a\":" + lists), damage("tensor \"a\" is a list, expected"));
+  EXPECT_THAT(refused_header(objects), damage("tensor \"a\" has an entry \"a\""));
+  EXPECT_THAT(refused_header("{\"a\":{\"shape\":" + lists),
               damage("an extent in the shape of tensor \"a\" is a list"));
-  EXPECT_THAT(refused("{\"__metadata__\":{\"a\":" + objects),
+  EXPECT_THAT(refused_header("{\"__metadata__\":{\"a\":" + objects),
               damage("a value of __metadata__ is an object, expected a text"));
 }
 
 TEST(DamagedHeader, NamesComeOnce) {
   const std::string tensor = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  EXPECT_THAT(refused("{\"a\":" + tensor + ",\"b\":" + tensor + ",\"a\":" + tensor + "}"),
+  EXPECT_THAT(refused_header("{\"a\":" + tensor + ",\"b\":" + tensor + ",\"a\":" + tensor + "}"),
               damage("two tensors have the name \"a\""));
-  EXPECT_THAT(refused("{\"a\":" + tensor + ",\"\\u0061\":" + tensor + "}"),
+  EXPECT_THAT(refused_header("{\"a\":" + tensor + ",\"\\u0061\":" + tensor + "}"),
               damage("two tensors have the name \"a\""))
       << "the same name, written in another way";
-  EXPECT_THAT(refused(R"({"__metadata__":{},"__metadata__":{}})"),
+  EXPECT_THAT(refused_header(R"({"__metadata__":{},"__metadata__":{}})"),
               damage("it has two __metadata__"));
-  EXPECT_THAT(refused(R"({"__metadata__":{"k":"1","k":"1"}})"),
+  EXPECT_THAT(refused_header(R"({"__metadata__":{"k":"1","k":"1"}})"),
               damage("__metadata__ has two entries \"k\""));
-  EXPECT_THAT(refused(R"({"a":{"dtype":"U8","dtype":"U8"}})"),
+  EXPECT_THAT(refused_header(R"({"a":{"dtype":"U8","dtype":"U8"}})"),
               damage("tensor \"a\" has two entries dtype"));
-  EXPECT_THAT(refused(R"({"a":{"shape":[],"shape":[]}})"), damage("two entries shape"));
-  EXPECT_THAT(refused(R"({"a":{"data_offsets":[0,0],"data_offsets":[0,0]}})"),
+  EXPECT_THAT(refused_header(R"({"a":{"shape":[],"shape":[]}})"), damage("two entries shape"));
+  EXPECT_THAT(refused_header(R"({"a":{"data_offsets":[0,0],"data_offsets":[0,0]}})"),
               damage("two entries data_offsets"));
 }
 
 TEST(DamagedHeader, TensorsHaveTheirThreeEntries) {
-  const auto entry = [](const std::string& value) { return refused("{\"a\":" + value); };
+  const auto entry = [](const std::string& value) { return refused_header("{\"a\":" + value); };
   EXPECT_THAT(entry("{}}"), damage("tensor \"a\" has no dtype"));
   EXPECT_THAT(entry(R"({"dtype":"U8"}})"), damage("tensor \"a\" has no shape"));
   EXPECT_THAT(entry(R"({"dtype":"U8","shape":[]}})"), damage("tensor \"a\" has no data_offsets"));
@@ -206,18 +206,20 @@ TEST(DamagedHeader, TensorsHaveTheirThreeEntries) {
 
 TEST(DamagedHeader, TheTypeIsAKnownText) {
   for (const char* type : {"\"F31\"", "\"f32\"", "\"\"", "\"F32 \"", "\"F4\""}) {
-    EXPECT_THAT(refused(one_tensor(type, "[]", "[0,4]"), 4),
+    EXPECT_THAT(refused_header(one_tensor(type, "[]", "[0,4]"), 4),
                 AllOf(damage(fmt::format("tensor \"a\" has the unknown dtype {}", type)),
                       HasSubstr("expected one of BOOL, U8,"), HasSubstr("U64")));
   }
   for (const char* type : {"4", "null", "[\"F32\"]", "{}"}) {
-    EXPECT_THAT(refused(one_tensor(type, "[]", "[0,4]"), 4),
+    EXPECT_THAT(refused_header(one_tensor(type, "[]", "[0,4]"), 4),
                 damage("expected a text such as \"F32\""));
   }
 }
 
 TEST(DamagedHeader, TheShapeIsAListOfIntegers) {
-  const auto shape = [](auto value) { return refused(one_tensor("\"U8\"", value, "[0,4]"), 4); };
+  const auto shape = [](auto value) {
+    return refused_header(one_tensor("\"U8\"", value, "[0,4]"), 4);
+  };
   for (const char* value : {"4", "null", "\"4\"", "{}", "-4"}) {
     EXPECT_THAT(shape(value), damage("expected a list of integers that are not negative"));
   }
@@ -233,7 +235,9 @@ TEST(DamagedHeader, TheShapeIsAListOfIntegers) {
 }
 
 TEST(DamagedHeader, ProductsDoNotOverflow) {
-  const auto shape = [](auto value) { return refused(one_tensor("\"F32\"", value, "[0,4]"), 4); };
+  const auto shape = [](auto value) {
+    return refused_header(one_tensor("\"F32\"", value, "[0,4]"), 4);
+  };
   for (const char* value :
        {"[4294967296,4294967296]", "[18446744073709551615]", "[4611686018427387905]",
         "[2,2,2305843009213693952,2]", "[9223372036854775808,2,0]", "[4611686018427387904,4,1]"}) {
@@ -242,7 +246,9 @@ TEST(DamagedHeader, ProductsDoNotOverflow) {
 }
 
 TEST(DamagedHeader, OffsetsAreTwoIntegers) {
-  const auto offsets = [](auto value) { return refused(one_tensor("\"U8\"", "[4]", value), 4); };
+  const auto offsets = [](auto value) {
+    return refused_header(one_tensor("\"U8\"", "[4]", value), 4);
+  };
   for (const char* value : {"4", "null", "\"0,4\"", "{}"}) {
     EXPECT_THAT(offsets(value), damage("the data_offsets of tensor \"a\" is"));
   }
@@ -256,7 +262,7 @@ TEST(DamagedHeader, OffsetsAreTwoIntegers) {
 
 TEST(DamagedHeader, OffsetsFitTheShape) {
   const auto offsets = [](auto value) {
-    return refused(one_tensor("\"F32\"", "[2,3]", value), 24);
+    return refused_header(one_tensor("\"F32\"", "[2,3]", value), 24);
   };
   EXPECT_THAT(offsets("[24,0]"), damage("data_offsets [24, 0], which end before they begin"));
   EXPECT_THAT(offsets("[0,20]"),
@@ -277,40 +283,41 @@ std::string two_tensors(std::size_t a_begin, std::size_t a_end, std::size_t b_be
 
 TEST(DamagedHeader, TensorsCoverTheData) {
   EXPECT_NO_THROW(static_cast<void>(parsed(file_text(two_tensors(4, 8, 0, 4), 8))));
-  EXPECT_THAT(refused(two_tensors(0, 4, 2, 6), 6),
+  EXPECT_THAT(refused_header(two_tensors(0, 4, 2, 6), 6),
               damage("tensor \"b\" with data_offsets [2, 6] overlaps tensor \"a\" with [0, 4]"));
-  EXPECT_THAT(refused(two_tensors(0, 4, 0, 4), 4), damage("overlaps tensor"));
-  EXPECT_THAT(refused(two_tensors(0, 4, 2, 2), 4), damage("overlaps tensor"));
-  EXPECT_THAT(refused(two_tensors(0, 4, 5, 9), 9),
+  EXPECT_THAT(refused_header(two_tensors(0, 4, 0, 4), 4), damage("overlaps tensor"));
+  EXPECT_THAT(refused_header(two_tensors(0, 4, 2, 2), 4), damage("overlaps tensor"));
+  EXPECT_THAT(refused_header(two_tensors(0, 4, 5, 9), 9),
               damage("no tensor covers the bytes [4, 5] of its data, before tensor \"b\""));
-  EXPECT_THAT(refused(two_tensors(1, 4, 4, 8), 8), damage("no tensor covers the bytes [0, 1]"));
-  EXPECT_THAT(refused(two_tensors(0, 4, 4, 8), 7),
+  EXPECT_THAT(refused_header(two_tensors(1, 4, 4, 8), 8),
+              damage("no tensor covers the bytes [0, 1]"));
+  EXPECT_THAT(refused_header(two_tensors(0, 4, 4, 8), 7),
               damage("tensor \"b\" has data_offsets [4, 8], but the file has 7 bytes of data only: "
                      "it was cut off"));
-  EXPECT_THAT(refused(two_tensors(0, 4, 4, 8), 9),
+  EXPECT_THAT(refused_header(two_tensors(0, 4, 4, 8), 9),
               damage("its tensors end at byte 8 of its data, but the file has 9 bytes of data"));
-  EXPECT_THAT(refused("{}", 1), damage("end at byte 0 of its data"));
+  EXPECT_THAT(refused_header("{}", 1), damage("end at byte 0 of its data"));
 }
 
 TEST(DamagedHeader, MetadataIsAMapOfTexts) {
   for (const char* value : {"1", "null", "\"a\"", "[]", "[\"a\"]"}) {
-    EXPECT_THAT(refused(fmt::format(R"({{"__metadata__":{}}})", value)),
+    EXPECT_THAT(refused_header(fmt::format(R"({{"__metadata__":{}}})", value)),
                 damage("expected an object of texts"));
   }
   for (const char* value : {"1", "1.5", "-1", "null", "false", "[]", "{}"}) {
-    EXPECT_THAT(refused(fmt::format(R"({{"__metadata__":{{"k":{}}}}})", value)),
+    EXPECT_THAT(refused_header(fmt::format(R"({{"__metadata__":{{"k":{}}}}})", value)),
                 damage("a value of __metadata__ is"));
   }
 }
 
 TEST(DamagedHeader, MessagesStayShortAndOnOneLine) {
   const std::string name = "\\n\\u001b\\u00e9" + std::string(100'000, 'n');
-  const std::string message = refused("{\"" + name + "\":1}");
+  const std::string message = refused_header("{\"" + name + "\":1}");
   EXPECT_THAT(message, damage(R"(tensor "\n\u001b\u00e9nnn)"));
   EXPECT_LT(message.size(), 400U);
   std::string shape = "1";
   for (int i = 0; i < 1000; ++i) shape += ",1";
-  EXPECT_THAT(refused(one_tensor("\"U8\"", "[" + shape + "]", "[0,2]"), 2),
+  EXPECT_THAT(refused_header(one_tensor("\"U8\"", "[" + shape + "]", "[0,2]"), 2),
               damage("[1, 1, 1, 1, 1, 1, 1, 1, ... 1001 dimensions]"));
 }
 

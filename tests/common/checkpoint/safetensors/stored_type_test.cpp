@@ -10,6 +10,7 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "common/checkpoint/checksum.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
@@ -203,13 +204,11 @@ TEST(ElementRuns, OutsideTheTensorOrTheShardAreABug) {
   EXPECT_THROW(static_cast<void>(element_runs({24}, shard, {0, 12})), InternalError);
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
 TEST(Checksum, IsThatOfTheStandard) {
   EXPECT_EQ(crc32_of({}), 0U);
-  EXPECT_EQ(crc32_of(bytes_of("123456789")), 0xcbf43926U) << "the check value of CRC-32/ISO-HDLC";
+  const std::string_view digits = "123456789";
+  EXPECT_EQ(crc32_of(std::as_bytes(std::span(digits))), 0xcbf43926U)
+      << "the check value of CRC-32/ISO-HDLC";
 }
 
 class RandomChecksum : public ultra::test::RandomTest {};

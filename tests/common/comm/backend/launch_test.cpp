@@ -52,6 +52,18 @@ TEST_F(Launched, SrunTellsTheSizeApart) {
   EXPECT_EQ(launch->size, 2);
 }
 
+TEST_F(Launched, TasksOfSrunThatKnowNoRankAreRefused) {
+  set("SLURM_STEP_NUM_TASKS", "4");
+  EXPECT_THAT(message_of<ConfigError>([] { expect_told_ranks(); }),
+              AllOf(HasSubstr("srun started 4 tasks"), HasSubstr("srun --mpi=pmix")));
+  EXPECT_THROW(expect_no_launcher(), ConfigError);
+  set("SLURM_STEP_NUM_TASKS", "1");
+  EXPECT_NO_THROW(expect_told_ranks());
+  set("SLURM_STEP_NUM_TASKS", "4");
+  set("PMIX_RANK", "0");
+  EXPECT_NO_THROW(expect_told_ranks());
+}
+
 TEST_F(Launched, AProgramWithoutMpiMustBeAlone) {
   EXPECT_NO_THROW(expect_no_launcher());
   set("OMPI_COMM_WORLD_RANK", "0");

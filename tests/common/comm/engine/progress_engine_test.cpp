@@ -135,6 +135,15 @@ TEST_F(ProgressEngineTest, AFailedOperationLetsTheNextOneBegin) {
   EXPECT_THROW(static_cast<void>(on_call->poll(first)), CommMismatch);
 }
 
+// Others wait for what failed here: what comes behind it may never end.
+TEST_F(ProgressEngineTest, ALongWaitTellsWhatFailedBeforeIt) {
+  const auto first = start(*on_call, 0);
+  const auto second = start(*on_call, 1);
+  first->fails = true;
+  EXPECT_EQ(message_of<CommMismatch>([&] { on_call->wait(second); }),
+            "barrier #0 of 'dp': sizes differ");
+}
+
 TEST_F(ProgressEngineTest, AnErrorIsThrownAtEachWaitForItsOperationAndNotAtTheEnd) {
   const auto operation = start(*on_call, 7);
   operation->fails = true;

@@ -8,8 +8,8 @@
 namespace ultra {
 namespace {
 
-constexpr double kPromptly = 10;
-constexpr int kSize = 4;
+constexpr double kAtOnce = 10;
+constexpr int kRanks = 4;
 
 Tensor five(double value) { return filled(5, value); }
 
@@ -67,10 +67,10 @@ void work(const Communicator& world, int rounds) {
 TEST_P(WaitAnyRanks, ServesEveryWorkerAsItComes) {
   for (int round = 0; round < 5; ++round) {
     std::vector<int> rounds{0};
-    for (int worker = 1; worker < kSize; ++worker) {
+    for (int worker = 1; worker < kRanks; ++worker) {
       rounds.push_back(static_cast<int>(random.between(1, 30)));
     }
-    ranks_with(options, kSize, [&](Communicator& world) {
+    ranks_with(options, kRanks, [&](Communicator& world) {
       if (world.rank() == 0) return serve(world, rounds);
       work(world, rounds[static_cast<std::size_t>(world.rank())]);
     });
@@ -78,7 +78,7 @@ TEST_P(WaitAnyRanks, ServesEveryWorkerAsItComes) {
 }
 
 TEST_P(WaitAnyRanks, NobodyWaitsForAWorkerThatComesLater) {
-  ranks_with(options, kSize, [](Communicator& world) {
+  ranks_with(options, kRanks, [](Communicator& world) {
     constexpr int kLate = 1;
     constexpr int kRounds = 10;
     if (world.rank() == kLate) {
@@ -87,11 +87,11 @@ TEST_P(WaitAnyRanks, NobodyWaitsForAWorkerThatComesLater) {
     }
     if (world.rank() != 0) return work(world, kRounds);
     std::vector<Work> works;
-    for (int worker = 1; worker < kSize; ++worker) {
+    for (int worker = 1; worker < kRanks; ++worker) {
       works.push_back(world.recv(five(0), worker));
     }
     std::vector<int> rounds(works.size(), kRounds);
-    for (int i = 0; i < (kSize - 2) * kRounds; ++i) {
+    for (int i = 0; i < (kRanks - 2) * kRounds; ++i) {
       const std::size_t index = wait_any(works);
       const int worker = static_cast<int>(index) + 1;
       EXPECT_NE(worker, kLate);
@@ -139,7 +139,7 @@ TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
   });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-    EXPECT_LT(fate.seconds, kPromptly);
+    EXPECT_LT(fate.seconds, kAtOnce);
     if (rank == 2) continue;
     EXPECT_TRUE(is_a<RankFailed>(fate.error));
     EXPECT_THAT(fate.message, AllOf(HasSubstr("wait_any of 2 operations: "), HasSubstr("rank 2"),

@@ -1,12 +1,16 @@
+// Covers: common/nn/layers/biased_projections.hpp
+
 #include "common/nn/layers/attention_layer.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
 #include "tests/support/compare.hpp"
 
@@ -42,6 +46,60 @@ TEST_F(AttentionLayerTest, SavesWhatItsHeaderNames) {
 TEST_F(AttentionLayerTest, GradientsMatchFiniteDifferences) {
   SelfAttention layer(context(), 0);
   check_layer(layer, hidden_states());
+}
+
+// What came after the plain Llama: biases, norms of heads, heads of a width of their own.
+TEST_F(AttentionLayerTest, VariantsMatchFiniteDifferences) {
+  for (const bool has_bias : {false, true}) {
+    config.head_size = 2 * random.between(1, 5);
+    config.qkv_bias = has_bias;
+    config.qk_norm = !has_bias;
+    SelfAttention layer(context(), 0);
+    check_layer(layer, hidden_states());
+  }
+}
+
+TEST_F(AttentionLayerTest, VariantsSayWhatTheyOwn) {
+  const auto shapes = [&] {
+    SelfAttention layer(context(), 2);
+    std::map<std::string, Shape> found;
+    for (const Parameter* p : layer.parameters()) {
+      found.emplace(p->name().substr(std::string("model.layers.2.self_attn.").size()), p->shape());
+    }
+    return found;
+  };
+  config.head_size = 6;
+  const std::size_t query = 6 * config.num_heads;
+  const std::size_t key = 6 * config.num_kv_heads;
+  std::map<std::string, Shape> expected = {{"q_proj.weight", {query, config.hidden_size}},
+                                           {"k_proj.weight", {key, config.hidden_size}},
+                                           {"v_proj.weight", {key, config.hidden_size}},
+                                           {"o_proj.weight", {config.hidden_size, query}}};
+  EXPECT_EQ(shapes(), expected);
+  config.qk_norm = true;
+  auto normed = expected;
+  normed.insert({{"q_norm.weight", {6}}, {"k_norm.weight", {6}}});
+  EXPECT_EQ(shapes(), normed);
+  config.qk_norm = false;
+  config.qkv_bias = true;
+  expected.insert({{"q_proj.bias", {query}}, {"k_proj.bias", {key}}, {"v_proj.bias", {key}}});
+  EXPECT_EQ(shapes(), expected);
+}
+
+// The norm of a head divides its length out: keys that are longer change nothing.
+TEST_F(AttentionLayerTest, NormedHeadsDoNotSeeLengths) {
+  config.qk_norm = true;
+  config.norm_epsilon = 0;
+  SelfAttention layer(context(), 0);
+  randomize(layer);
+  const Tensor x = hidden_states();
+  Saved discard(Saved::Mode::kDiscard);
+  const Tensor before = layer.forward(x, discard);
+  for (const std::size_t projection : {0U, 1U}) {
+    const Tensor& weight = layer.parameters()[projection]->value();
+    ops::scale_into(weight, 3.0);
+  }
+  EXPECT_TRUE(test::all_near(layer.forward(x, discard), before, 1e-12));
 }
 
 TEST_F(AttentionLayerTest, ATokenSeesItsPastOnly) {

@@ -66,7 +66,7 @@ TEST_F(EmbeddingLayerTest, TheGradientMatchesFiniteDifferencesAndAccumulates) {
 class NormTest : public LayerTest {};
 
 TEST_F(NormTest, StartsWithAWeightOfOnes) {
-  RmsNorm norm(context(), "model.norm.weight");
+  RmsNorm norm(context(), {"model.norm.weight"});
   ASSERT_EQ(norm.parameters().size(), 1U);
   EXPECT_EQ(norm.parameters()[0]->name(), "model.norm.weight");
   EXPECT_EQ(norm.parameters()[0]->value().shape(), (Shape{config.hidden_size}));
@@ -75,7 +75,7 @@ TEST_F(NormTest, StartsWithAWeightOfOnes) {
 
 TEST_F(NormTest, IsTheOperationWithTheModelsEpsilon) {
   config.norm_epsilon = 0.25;
-  RmsNorm norm(context(), "w");
+  RmsNorm norm(context(), {"w"});
   const Tensor x = hidden_states();
   Saved saved;
   const Tensor y = norm.forward(x, saved);
@@ -102,13 +102,13 @@ void expect_remakes(Layer& layer, const Tensor& x, const std::string& path) {
 }
 
 TEST_F(NormTest, SaysHowItsResultIsMadeAgain) {
-  RmsNorm norm(context(), "w");
+  RmsNorm norm(context(), {"w"});
   expect_remakes(norm, hidden_states(), "");
 }
 
 TEST_F(NormTest, GradientsMatchFiniteDifferences) {
   config.norm_epsilon = 0.1;
-  RmsNorm norm(context(), "w");
+  RmsNorm norm(context(), {"w"});
   check_layer(norm, hidden_states());
 }
 

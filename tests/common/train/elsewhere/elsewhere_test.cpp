@@ -103,7 +103,7 @@ class FurtherNorms : public nn::FactoryWrapper {
   std::unique_ptr<nn::Layer> feed_forward(const nn::BuildContext& context,
                                           std::size_t layer) override {
     std::vector<std::unique_ptr<nn::Layer>> layers;
-    layers.push_back(inner().norm(context, "further." + std::to_string(layer) + ".weight"));
+    layers.push_back(inner().norm(context, {"further." + std::to_string(layer) + ".weight"}));
     layers.push_back(inner().feed_forward(context, layer));
     return std::make_unique<nn::Sequential>(std::move(layers));
   }

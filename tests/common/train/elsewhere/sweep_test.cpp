@@ -64,7 +64,7 @@ TEST(NamedModels, StandForTheirFlags) {
 TEST(NamedModels, RefusesAnUnknownName) {
   try {
     static_cast<void>(
-        with_model_flags(words_of("--model llama-9b"), {in_flags(nn::llama_models().front())}));
+        with_model_flags(words_of("--model llama-9b"), {in_flags(nn::published_models().front())}));
     FAIL() << "no such model";
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), HasSubstr("no model is called 'llama-9b'. Choose llama-1b, "));

@@ -15,19 +15,21 @@ namespace {
 
 using test::Words;
 
-TrainOptions parse(const std::string& line) { return test::options_of<TrainOptions>(line); }
+TrainOptions parse_training(const std::string& line) {
+  return test::options_of<TrainOptions>(line);
+}
 
 const auto kParse = [](const Words& words) {
   static_cast<void>(test::parsed<TrainOptions>(words));
 };
 
 TEST(TrainOptions, EveryFlagReachesItsValue) {
-  const TrainOptions o = parse(
+  const TrainOptions o = parse_training(
       "--layers 3 --hidden 96 --heads 6 --kv-heads 3 --ffn 111 --seq 33 --global-batch 12 "
       "--micro-batch 6 --steps 77 --lr 0.25 --warmup 9 --clip 0.5 --seed 18446744073709551615 "
       "--dtype f64 --device cpu --device-memory 64MB --data text --metrics m --trace t "
       "--trace-steps 8 --vocab 50257 --tied-embeddings --init folder --tokens u16 --val-data other "
-      "--val-every 5 --val-batches 7");
+      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm");
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
   EXPECT_EQ(o.model.num_heads, 6U);
@@ -55,17 +57,55 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.val_data, "other");
   EXPECT_EQ(o.val_every, 5U);
   EXPECT_EQ(o.val_batches, 7U);
-  EXPECT_EQ(o.given_model_flags,
-            (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn",
-                                      "--seq", "--vocab", "--tied-embeddings"}));
+  EXPECT_EQ(o.decay, 4U);
+  EXPECT_EQ(o.model.head_dim(), 18U);
+  EXPECT_TRUE(o.model.qk_norm);
+  EXPECT_TRUE(parse_training("--qkv-bias").model.qkv_bias);
+  EXPECT_EQ(
+      o.given_model_flags,
+      (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq",
+                                "--vocab", "--tied-embeddings", "--head-dim", "--qk-norm"}));
   EXPECT_EQ(o.data_file().path + o.val_file().path, "textother");
   EXPECT_EQ(o.val_file().vocab_size, 50257U);
   EXPECT_FALSE(o.print_ranks);
   EXPECT_NO_THROW(o.validate());
 }
 
+TEST(TrainOptions, LatentAttentionHasWidthsOfItsOwn) {
+  TrainOptions o = parse_training(
+      "--heads 6 --attention mla --kv-lora-rank 10 --q-lora-rank 0 --qk-nope-head-dim 8 "
+      "--qk-rope-head-dim 4 --v-head-dim 7");
+  const nn::LatentAttention expected{.on = true,
+                                     .kv_lora_rank = 10,
+                                     .q_lora_rank = 0,
+                                     .qk_nope_head_dim = 8,
+                                     .qk_rope_head_dim = 4,
+                                     .v_head_dim = 7};
+  EXPECT_EQ(o.model.latent, expected);
+  EXPECT_EQ(o.model.norm_epsilon, 1e-6) << "as DeepSeek-V3 has it";
+  o.settle_heads();
+  EXPECT_EQ(o.model.num_kv_heads, 6U) << "a key and a value for each head";
+  EXPECT_NO_THROW(o.validate());
+  EXPECT_TRUE(parse_training("--attention mla-absorbed").model.latent.absorbed);
+  EXPECT_FALSE(parse_training("--attention gqa").model.latent.on);
+}
+
+TEST(TrainOptions, WidthsOfLatentsWithoutLatentsAreRefused) {
+  test::expect_refused<ConfigError>(kParse, {{"--attention mqa", {"'mqa'", "mla-absorbed"}}});
+  for (const char* flag : {"--kv-lora-rank", "--q-lora-rank", "--qk-nope-head-dim",
+                           "--qk-rope-head-dim", "--v-head-dim"}) {
+    TrainOptions o = parse_training(std::string(flag) + " 8");
+    test::expect_parts(test::message_of<ConfigError>([&] { o.settle_heads(); }),
+                       {flag, "no meaning without --attention mla"});
+  }
+  TrainOptions o = parse_training("--attention mla --kv-heads 2");
+  o.settle_heads();
+  test::expect_parts(test::message_of<ConfigError>([&] { o.validate(); }),
+                     {"--kv-heads is 2", "Leave --kv-heads out"});
+}
+
 TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
-  const TrainOptions o = parse("");
+  const TrainOptions o = parse_training("");
   EXPECT_EQ(o.dtype, DType::kF32);
   EXPECT_EQ(o.device, DeviceKind::kCpu);
   EXPECT_EQ(o.device_memory, std::nullopt) << "all there is";
@@ -86,25 +126,60 @@ TEST(TrainOptions, ScheduleWarmsUpToTheHighestRateAndFalls) {
   EXPECT_DOUBLE_EQ(o.schedule().at(10), 0.25);
   EXPECT_LT(o.schedule().at(1), 0.25);
   EXPECT_DOUBLE_EQ(o.schedule().at(40), 0.25 * o.schedule().final_fraction);
+  o.decay = 5;
+  EXPECT_EQ(o.schedule().at(35), 0.25);
+  EXPECT_DOUBLE_EQ(o.schedule().at(40), 0.25 * o.schedule().final_fraction);
 }
 
 TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
   TrainOptions options;
   test::expect_parts(test::help_of([&](CLI::App& app) { options.add_to(app); }),
-                     {"--layers",   "--hidden",    "--heads",        "--kv-heads",
-                      "--ffn",      "--seq",       "--global-batch", "--micro-batch",
-                      "--steps",    "--lr",        "--warmup",       "--clip",
-                      "--seed",     "--dtype",     "--device",       "--device-memory",
-                      "--data",     "--metrics",   "--trace",        "--trace-steps",
-                      "--vocab",    "--init",      "--tokens",       "--tied-embeddings",
-                      "--val-data", "--val-every", "--val-batches",  "--mask",
+                     {"--layers",
+                      "--hidden",
+                      "--heads",
+                      "--kv-heads",
+                      "--ffn",
+                      "--seq",
+                      "--global-batch",
+                      "--micro-batch",
+                      "--steps",
+                      "--lr",
+                      "--warmup",
+                      "--clip",
+                      "--seed",
+                      "--dtype",
+                      "--device",
+                      "--device-memory",
+                      "--data",
+                      "--metrics",
+                      "--trace",
+                      "--trace-steps",
+                      "--vocab",
+                      "--init",
+                      "--tokens",
+                      "--tied-embeddings",
+                      "--val-data",
+                      "--val-every",
+                      "--val-batches",
+                      "--mask",
+                      "--decay",
+                      "--head-dim",
+                      "--qkv-bias",
+                      "--qk-norm",
+                      "--attention",
+                      "--kv-lora-rank",
+                      "--q-lora-rank",
+                      "--qk-nope-head-dim",
+                      "--qk-rope-head-dim",
+                      "--v-head-dim",
                       "f32"});
 }
 
 TEST(TrainOptions, CountsAreWholeNumbers) {
-  for (const std::string flag : {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq",
-                                 "--global-batch", "--micro-batch", "--steps", "--warmup", "--seed",
-                                 "--trace-steps", "--vocab", "--val-every", "--val-batches"}) {
+  for (const std::string flag :
+       {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
+        "--micro-batch", "--steps", "--warmup", "--seed", "--decay", "--head-dim", "--trace-steps",
+        "--vocab", "--val-every", "--val-batches"}) {
     for (const std::string value : {"-1", "-18446744073709551615", "1.5", "1e3", "many",
                                     "18446744073709551616", "0x10", "7 "}) {
       const auto assign = [&] { kParse({flag + "=" + value}); };
@@ -125,11 +200,12 @@ TEST(TrainOptions, OtherValuesAreRefused) {
 }
 
 TEST(TrainOptions, OnlyAGpuHasAChoiceOfMatrixProducts) {
-  EXPECT_NO_THROW(parse("--matmul ours --device emulated").validate());
-  EXPECT_NO_THROW(parse("--matmul vendor --device cuda").validate());
+  EXPECT_NO_THROW(parse_training("--matmul ours --device emulated").validate());
+  EXPECT_NO_THROW(parse_training("--matmul vendor --device cuda").validate());
   for (const std::string flags :
        {"--matmul vendor", "--matmul ours --device cpu", "--matmul vendor --device emulated"}) {
-    const std::string message = test::message_of<ConfigError>([&] { parse(flags).validate(); });
+    const std::string message =
+        test::message_of<ConfigError>([&] { parse_training(flags).validate(); });
     test::expect_parts(message, {"--matmul ", "--device cuda", "leave --matmul out"});
   }
 }
@@ -148,32 +224,32 @@ TEST(TrainOptions, NumbersHaveLimits) {
     test::expect_refused<ConfigError>(kParse, {{std::string("--lr ") + value, {"--lr is "}},
                                                {std::string("--clip ") + value, {"--clip is "}}});
   }
-  const TrainOptions none = parse("--lr 0 --clip 0");
+  const TrainOptions none = parse_training("--lr 0 --clip 0");
   EXPECT_EQ(none.learning_rate, 0.0) << "no learning and no clipping are choices";
   EXPECT_EQ(none.clip_norm, 0.0);
 }
 
 TEST(TrainOptions, NameTheirFiles) {
-  const auto files = parse("--data d --metrics m --trace t").files();
+  const auto files = parse_training("--data d --metrics m --trace t").files();
   ASSERT_EQ(files.size(), 3U);
   EXPECT_EQ(files[0].flag + files[1].flag + files[2].flag, "--data--metrics--trace");
   EXPECT_EQ(files[0].path + files[1].path + files[2].path, "dmt");
   EXPECT_EQ(files[0].use, FileUse::kRead);
   EXPECT_EQ(files[1].use, FileUse::kWritten);
   EXPECT_EQ(files[2].use, FileUse::kWritten);
-  const auto more = parse("--init i --mask m --val-data v").files();
+  const auto more = parse_training("--init i --mask m --val-data v").files();
   ASSERT_EQ(more.size(), 3U);
   EXPECT_EQ(more[0].flag + more[1].flag + more[2].flag, "--init--mask--val-data");
   EXPECT_EQ(more[0].path + more[1].path + more[2].path, "imv");
   for (const FileFlag& file : more) EXPECT_EQ(file.use, FileUse::kRead);
-  EXPECT_TRUE(parse("").files().empty());
+  EXPECT_TRUE(parse_training("").files().empty());
 }
 
 TEST(TrainOptions, DeviceMemoryIsASizeInBytes) {
-  EXPECT_EQ(parse("--device-memory 64MB").device_memory, 64'000'000U);
-  EXPECT_EQ(parse("--device-memory 1.5GiB").device_memory, 1'610'612'736U);
-  EXPECT_EQ(parse("--device-memory 4096").device_memory, 4096U);
-  EXPECT_EQ(parse("--device-memory 0").device_memory, 0U) << "not the same as no limit";
+  EXPECT_EQ(parse_training("--device-memory 64MB").device_memory, 64'000'000U);
+  EXPECT_EQ(parse_training("--device-memory 1.5GiB").device_memory, 1'610'612'736U);
+  EXPECT_EQ(parse_training("--device-memory 4096").device_memory, 4096U);
+  EXPECT_EQ(parse_training("--device-memory 0").device_memory, 0U) << "not the same as no limit";
   for (const std::string text : {"lots", "64 apples", "-1MB", "nan", "0x10", " 1"}) {
     const auto assign = [&] { kParse({"--device-memory=" + text}); };
     test::expect_parts(test::message_of<ConfigError>(assign),
@@ -215,23 +291,29 @@ TEST(TrainOptionsValidate, DivisionsHoldAndTheEquationIsShown) {
        {[](auto& o) { o.model.hidden_size = 12; }, {"12 / 4 = 3"}},  // rotary positions turn pairs
        {[](auto& o) { o.micro_batch = 5; },
         {"--micro-batch must divide --global-batch", "16 % 5 = 1", "Choose a divisor of 16"}},
+       {[](auto& o) {
+          o.steps = 20;
+          o.decay = 6;
+        },
+        {"--warmup and --decay", "15 + 6 steps", "--steps is 20"}},
        {[](auto& o) { o.micro_batch = 32; }, {"16 % 32 = 16"}}});
 }
 
 TEST(TrainOptionsValidate, TokensAndValidationsNeedTheirText) {
   for (const char* line : {"--val-every 3", "--val-batches 3"}) {
-    test::expect_parts(test::message_of<ConfigError>([&] { parse(line).validate(); }),
+    test::expect_parts(test::message_of<ConfigError>([&] { parse_training(line).validate(); }),
                        {std::string(line).substr(0, std::string(line).size() - 2),
                         "no meaning without --val-data"});
   }
-  test::expect_parts(test::message_of<ConfigError>([] { parse("--tokens u16").validate(); }),
-                     {"--tokens", "Give --data FILE"});
-  EXPECT_NO_THROW(parse("--tokens u32 --data d --val-data v --val-every 2").validate());
+  test::expect_parts(
+      test::message_of<ConfigError>([] { parse_training("--tokens u16").validate(); }),
+      {"--tokens", "Give --data FILE"});
+  EXPECT_NO_THROW(parse_training("--tokens u32 --data d --val-data v --val-every 2").validate());
 }
 
 TEST(TrainOptions, ValidationsFollowEveryNthStepAndTheLast) {
-  const TrainOptions o = parse("--val-data v --val-every 4 --steps 10");
-  const TrainOptions end = parse("--val-data v --steps 10");
+  const TrainOptions o = parse_training("--val-data v --val-every 4 --steps 10");
+  const TrainOptions end = parse_training("--val-data v --steps 10");
   for (std::size_t step = 1; step <= 10; ++step) {
     EXPECT_EQ(o.validates_after(step), step == 4 || step == 8 || step == 10) << step;
     EXPECT_EQ(end.validates_after(step), step == 10) << step;

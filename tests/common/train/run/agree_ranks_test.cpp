@@ -66,7 +66,7 @@ TEST(Agree, OtherErrorsEndTheRunAsTheyAre) {
     });
   });
   EXPECT_EQ(kind_of(fates.thrown), ErrorKind::kNotWritten);
-  EXPECT_THAT(message_of(fates.thrown), HasSubstr("02.1 ring_all_reduce"));
+  EXPECT_THAT(ultra::message_of(fates.thrown), HasSubstr("02.1 ring_all_reduce"));
 }
 
 std::string differ(int rank, const std::string& said, const std::string& by_rank_0) {

@@ -14,6 +14,8 @@
 
 namespace ultra::train::test {
 
+using namespace ultra::test;
+
 /// @brief A rank's context and its plan of a plain training.
 class RankFrame {
  public:

@@ -74,7 +74,7 @@ TEST(Trainer, TheSameSeedIsTheSameRunAndAnotherIsNot) {
 TEST(Trainer, ReportsEveryStepWithItsLearningRate) {
   const TrainOptions options = test::short_run();
   const TrainResult result = test::train_quietly(options);
-  const optim::WarmupCosine schedule{
+  const optim::LearningRateSchedule schedule{
       .peak = options.learning_rate, .warmup_steps = options.warmup, .total_steps = options.steps};
   ASSERT_EQ(result.steps.size(), options.steps);
   for (std::size_t i = 0; i < result.steps.size(); ++i) {

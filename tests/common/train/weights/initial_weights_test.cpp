@@ -1,7 +1,9 @@
 // Covers: common/train/weights/piece_runs.hpp
 #include "common/train/weights/initial_weights.hpp"
 
-#include "common/checkpoint/llama_config.hpp"
+#include <nlohmann/json.hpp>
+
+#include "common/checkpoint/models/config_json.hpp"
 #include "common/train/weights/piece_runs.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
@@ -27,7 +29,7 @@ class AdoptedModel : public ::testing::Test {
   AdoptedModel() { write(stored()); }
 
   void write(const nn::ModelConfig& model) const {
-    folder.write("config.json", checkpoint::llama_config_json(model, DType::kF32));
+    folder.write("config.json", checkpoint::model_config_json(model, DType::kF32));
   }
 
   [[nodiscard]] TrainOptions parsed(const std::string& flags) const {
@@ -60,7 +62,8 @@ TEST_F(AdoptedModel, HasTheSizesOfTheFolder) {
 }
 
 TEST_F(AdoptedModel, FlagsMaySayTheSame) {
-  EXPECT_EQ(adopted("--layers 3 --hidden 48 --heads 6 --kv-heads 2 --ffn 100 --vocab 300 --seq 77"),
+  EXPECT_EQ(adopted("--layers 3 --hidden 48 --heads 6 --kv-heads 2 --ffn 100 --vocab 300 --seq 77 "
+                    "--head-dim 8"),
             stored());
   nn::ModelConfig tied = stored();
   tied.tied_embeddings = true;
@@ -77,12 +80,33 @@ TEST_F(AdoptedModel, AFlagThatContradictsIsRefusedWithBothValues) {
       {"--ffn 99", "--ffn is 99", "intermediate_size 100"},
       {"--vocab 256", "--vocab is 256", "vocab_size 300"},
       {"--seq 78", "--seq is 78", "knows 77 positions"},
-      {"--tied-embeddings", "--tied-embeddings is given", "tie_word_embeddings false"}};
+      {"--tied-embeddings", "--tied-embeddings is given", "tie_word_embeddings false"},
+      {"--head-dim 10", "--head-dim is 10", "have 8 elements (head_dim)"},
+      {"--qkv-bias", "--qkv-bias is given", "no biases"},
+      {"--qk-norm", "--qk-norm is given", "no norms"},
+      {"--attention mla", "--attention is mla", "has no latents"}};
   for (const auto& row : rows) {
     EXPECT_THAT(refused(row[0]),
                 AllOf(HasSubstr(row[1]), HasSubstr(row[2]), HasSubstr(folder.path())))
         << row[0];
   }
+}
+
+// How latents are computed is the command line's: the folder says how wide they are.
+TEST_F(AdoptedModel, LatentsOfAFolderAreComputedInEitherForm) {
+  nn::ModelConfig model = stored();
+  model.num_kv_heads = model.num_heads;
+  model.norm_epsilon = 1e-6;
+  model.latent = {.on = true, .kv_lora_rank = 12, .q_lora_rank = 0};
+  write(model);
+  EXPECT_EQ(adopted(""), model);
+  EXPECT_EQ(adopted("--attention mla"), model);
+  model.latent.absorbed = true;
+  EXPECT_EQ(adopted("--attention mla-absorbed"), model);
+  EXPECT_THAT(refused("--attention gqa"),
+              AllOf(HasSubstr("--attention is gqa"), HasSubstr("latents (kv_lora_rank)")));
+  EXPECT_THAT(refused("--attention mla --kv-lora-rank 14"),
+              AllOf(HasSubstr("latents of 14"), HasSubstr("has latents of 12")));
 }
 
 TEST_F(AdoptedModel, WithoutInitNothingChanges) {
@@ -118,9 +142,13 @@ TEST_F(AdoptedModel, SizesThatMakeNoModelAreThoseOfTheFile) {
               AllOf(HasSubstr("config.json"), HasSubstr(folder.path()),
                     HasSubstr("num_key_value_heads must divide num_attention_heads"),
                     Not(HasSubstr("--kv-heads"))));
-  EXPECT_THAT(refusal([](auto& m) { m.num_heads = 7; }),
+  auto heads = nlohmann::json::parse(checkpoint::model_config_json(stored(), DType::kF32));
+  heads["num_attention_heads"] = heads["num_key_value_heads"] = 7;
+  heads.erase("head_dim");
+  folder.write("config.json", heads.dump());
+  EXPECT_THAT(message_of<FileError>([&] { static_cast<void>(adopted("")); }),
               AllOf(HasSubstr("num_attention_heads must divide hidden_size: 48 % 7 = 6"),
-                    Not(HasSubstr("--heads"))));
+                    HasSubstr("or give head_dim"), Not(HasSubstr("--head"))));
   nn::ModelConfig wide = stored();
   wide.vocab_size = 1'000'000'000'000;
   write(wide);

@@ -60,19 +60,21 @@ __device__ __forceinline__ void fetch_into(RingType& ring, RingPosition<stages>&
   }
 }
 
-/// @brief Multiplies a warpgroup's `parts` x 64 rows, which begin at `first_row` of each stage, over the
-/// whole depth. One group of products stays in flight: a stage is released when the products of the
-/// next one have been issued. All threads of the warpgroup call it; at its end, sums are complete.
+/// @brief Multiplies a warpgroup's rows over the whole depth. One group of products stays in flight: a
+/// stage is released when the products of the next one have been issued. All threads of the warpgroup
+/// call it; at its end, sums are complete.
+/// @param multiply       begins to add the products of a stage, its number, to sums, as one group.
 /// @param release_stage  called by every thread with the number of a stage that its warp has read.
-template <typename RingType, int stages, int parts, int count, typename Release>
-__device__ __forceinline__ void multiply_from(RingType& ring, RingPosition<stages>& position,
-                                              float (&sums)[parts][count], int first_row, int depth,
-                                              const Release& release_stage) {
+template <typename RingType, int stages, int parts, int count, typename Multiply, typename Release>
+__device__ __forceinline__ void multiply_stages(RingType& ring, RingPosition<stages>& position,
+                                                float (&sums)[parts][count], int depth,
+                                                const Multiply& multiply,
+                                                const Release& release_stage) {
   constexpr int kStep = kRowUnits * kUnit;
   const auto multiply_stage = [&] {
     const int stage = position.stage;
     wait_for(ring.are_full[stage], position.parity);
-    multiply_tiles_async(sums, ring.a[stage] + first_row * kRowUnits, ring.b[stage]);
+    multiply(stage);
     position.advance();
     return stage;
   };
@@ -87,6 +89,19 @@ __device__ __forceinline__ void multiply_from(RingType& ring, RingPosition<stage
   wait_for_products<0>();
   hold_in_place(sums);
   release_stage(before);
+}
+
+/// @brief The same for `parts` x 64 rows that begin at `first_row` of each stage.
+template <typename RingType, int stages, int parts, int count, typename Release>
+__device__ __forceinline__ void multiply_from(RingType& ring, RingPosition<stages>& position,
+                                              float (&sums)[parts][count], int first_row, int depth,
+                                              const Release& release_stage) {
+  multiply_stages(
+      ring, position, sums, depth,
+      [&](int stage) {
+        multiply_tiles_async(sums, ring.a[stage] + first_row * kRowUnits, ring.b[stage]);
+      },
+      release_stage);
 }
 
 }  // namespace

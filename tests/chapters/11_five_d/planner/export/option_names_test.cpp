@@ -31,7 +31,11 @@ class OptionNames : public ultra::test::RandomTest {
     const char* name = random.pick({"llama-8b", "llama-70b", "mixtral-8x7b", "megatron-22b"});
     const Workload work{.model = *find_model(name), .seq_len = 8192, .global_batch = 256};
     std::vector<Layout> all;
-    for_each_layout(work, {.gpus = random.pick({16U, 32U, 64U})},
+    for_each_layout(work,
+                    {.gpus = random.pick({16U, 32U, 64U}),
+                     .orders = {Outermost::kData, Outermost::kPipeline},
+                     .node = 8,
+                     .hybrid = true},
                     [&](const Layout& one) { all.push_back(one); });
     Layout layout = all[random.between(0, all.size() - 1)];
     layout.offload = layout.zero != zero::ZeroStage::kNone && random.pick({true, false});

@@ -160,6 +160,9 @@ TEST(PlanOptions, BadValues) {
   refuses({"--plan", "--plan-cluster", "moon"}, {"'moon'", "dgx-h100"});
   refuses({"--plan", "--plan-software", "vim"}, {"'vim'", "modern"});
   refuses({"--plan", "--plan-precision", "fp3"}, {"fp3"});
+  refuses({"--plan", "--plan-optimizer", "lion"}, {"--plan-optimizer is 'lion'", "muon"});
+  refuses({"--plan", "--plan-optimizer", "muon", "--plan-model", "deepseek-v3"},
+          {"no plan knows which matrices", "deepseek-v3"});
   refuses({"--plan", "--plan-batch", "4097"}, {"4097", "multiple of --plan-seq 4096", "8192"});
   refuses({"--plan", "--plan-batch", "100"}, {"100", "multiple of --plan-seq 4096", "4096"});
   refuses({"--plan", "--plan-gpus", "0"}, {"--plan-gpus"});
@@ -170,6 +173,13 @@ TEST(PlanOptions, BadValues) {
         (void)answer({"--plan", "--plan-cluster", "none.json"});
       },
       {"none.json", "cannot be read"});
+}
+
+TEST(PlanOptions, WhatTheProgramHasNot) {
+  refuses({"--plan", "--plan-software", "nanotron", "--plan-hybrid-shard", "8"},
+          {"nanotron has no hybrid sharding", "another --plan-software"});
+  refuses({"--plan", "--plan-software", "workbook", "--plan-outermost", "pp"},
+          {"--plan-outermost pp", "workbook has no such order"});
 }
 
 TEST(PlanOptions, NothingFitsOrNothingDivides) {

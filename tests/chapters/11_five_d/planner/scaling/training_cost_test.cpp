@@ -11,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Question question() {
+Question cost_question() {
   return {.work = {.model = *find_model("llama-405b"), .seq_len = 8192, .global_batch = 2048},
           .cluster = *replay::find_cluster("dgx-h100"),
           .software = find_software("llama3")};
@@ -22,9 +22,9 @@ TEST(TrainingCost, IsThatOfItsSteps) {
   Prediction prediction;
   prediction.layout = {.dp = 128, .pp = 16, .tp = 8};
   prediction.tokens_per_second = 16'777'216 / 25.0;
-  const TrainingCost cost = training_cost(question(), prediction, 1e12, 2.5);
+  const TrainingCost cost = training_cost(cost_question(), prediction, 1e12, 2.5);
   EXPECT_NEAR(cost.days, 17.25, 0.01);
-  const double kept = goodput(question(), 16384).kept;
+  const double kept = goodput(cost_question(), 16384).kept;
   ASSERT_GT(kept, 0.5);
   ASSERT_LT(kept, 1);
   EXPECT_DOUBLE_EQ(cost.real_days, cost.days / kept);
@@ -35,7 +35,7 @@ TEST(TrainingCost, IsThatOfItsSteps) {
 // Llama 3 405B: 15.6e12 tokens, 30.84 million hours of H100 (Meta's model card), effective time above
 // 90 % (arXiv 2407.21783, section 3.3.4).
 TEST(TrainingCost, IsNearLlama3s) {
-  const Question asked = question();
+  const Question asked = cost_question();
   const Layout layout{
       .dp = 128,
       .pp = 16,
@@ -52,10 +52,10 @@ TEST(TrainingCost, IsALineForEachLayout) {
   prediction.layout = {.dp = 128, .pp = 16, .tp = 8};
   prediction.tokens_per_second = 16'777'216 / 25.0;
   const std::vector<Prediction> best(2, prediction);
-  EXPECT_THAT(costs_to_text(question(), best, 1e12, 0),
+  EXPECT_THAT(costs_to_text(cost_question(), best, 1e12, 0),
               AllOf(HasSubstr("1e+12 tokens"), HasSubstr("GPU hours"), Not(HasSubstr("dollars"))));
-  EXPECT_THAT(costs_to_text(question(), best, 1e12, 2), HasSubstr("dollars"));
-  const Json rows = costs_to_json(question(), best, 1e12, 2);
+  EXPECT_THAT(costs_to_text(cost_question(), best, 1e12, 2), HasSubstr("dollars"));
+  const Json rows = costs_to_json(cost_question(), best, 1e12, 2);
   EXPECT_EQ(rows.size(), 2U);
   EXPECT_NEAR(rows.at(1).at("days").get<double>(), 17.25, 0.01);
 }

@@ -94,6 +94,32 @@ TEST(LayoutSearch, EveryLayoutOnceAndPossible) {
   EXPECT_GT(seen.size(), 100U);
 }
 
+TEST(LayoutSearch, CopiesInNodesWhereTheNetworkIsSlow) {
+  Question q = question("llama-8b", 4096, 512);
+  SearchSpace space{.gpus = 64, .node = 8, .hybrid = true};
+  space.only.tp = {1};
+  space.only.zero = {ZeroStage::kParameters};
+  EXPECT_EQ(search_layouts(q, space, 1).best.front().layout.copies, 1U) << "400 Gbit/s a GPU";
+  q.cluster.inter.bandwidth /= 32;
+  const Layout slow = search_layouts(q, space, 1).best.front().layout;
+  EXPECT_EQ(slow.copies, 8U);
+  EXPECT_EQ(slow.shard_ranks(), 8U);
+}
+
+TEST(LayoutSearch, OrdersOfRanksWhereTheirGroupsLieElsewhere) {
+  const Workload work = question("llama-8b", 4096, 64).work;
+  const auto orders = [&](std::size_t tp) {
+    std::set<Outermost> found;
+    SearchSpace space{.gpus = 16, .orders = {Outermost::kData, Outermost::kPipeline}, .node = 8};
+    space.only.pp = {2};
+    space.only.tp = {tp};
+    for_each_layout(work, space, [&](const Layout& layout) { found.insert(layout.outermost); });
+    return found.size();
+  };
+  EXPECT_EQ(orders(2), 2U) << "four replicas in a node, or two of both stages";
+  EXPECT_EQ(orders(8), 1U) << "one replica, of two nodes";
+}
+
 TEST(LayoutSearch, CountsWhatIsNearTheFastest) {
   const Question q = question("llama-8b", 4096, 64);
   const SearchSpace space{.gpus = 16, .offloads = false};

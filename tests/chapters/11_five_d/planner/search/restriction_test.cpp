@@ -69,6 +69,12 @@ TEST(Restriction, FixesWhatIsAskedAbout) {
     EXPECT_GE(l.zero, ZeroStage::kGradients);
     EXPECT_EQ(l.recompute, memory::Recompute::kSelective);
   });
+  for_each("--zero 1,3 --hybrid-shard 4", [](const Layout& l) {
+    EXPECT_EQ(l.shard_ranks(), 4U);
+    EXPECT_NE(l.zero, ZeroStage::kNone);
+  });
+  EXPECT_THAT(space_of("--plan-outermost pp,dp").only.outermost,
+              ElementsAre(Outermost::kPipeline, Outermost::kData));
   for_each("--tp 2 --sp off", [](const Layout& l) { EXPECT_FALSE(l.sequence_parallel); });
 }
 
@@ -118,6 +124,7 @@ TEST(Restriction, RefusesWhatIsNone) {
   EXPECT_THAT(refusal("--zero 4"), HasSubstr("0, 1, 2 or 3"));
   EXPECT_THAT(refusal("--schedule 2f2b"), HasSubstr("2f2b"));
   EXPECT_THAT(refusal("--cp-method hop"), HasSubstr("all-gather, ring or ulysses"));
+  EXPECT_THAT(refusal("--plan-outermost tp"), HasSubstr("dp or pp"));
   EXPECT_THAT(refusal("--plan-without zero-7"), HasSubstr("0, 1, 2 or 3"));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using memory::Recompute;
 
-Question question() {
+Question block_question() {
   return {.work = {.model = *find_model("megatron-22b"), .seq_len = 2048, .global_batch = 4},
           .cluster = *replay::find_cluster("dgx-a100"),
           .software = find_software("megatron-2022")};
@@ -20,8 +20,9 @@ Question question() {
 
 /// Milliseconds of a 22B block, forward and backward with what is computed again.
 std::pair<double, double> milliseconds(bool sp, Recompute mode) {
-  const BlockSeconds block = block_seconds(
-      question(), {.tp = 8, .micro_batch = 4, .recompute = mode, .sequence_parallel = sp}, false);
+  const BlockSeconds block =
+      block_seconds(block_question(),
+                    {.tp = 8, .micro_batch = 4, .recompute = mode, .sequence_parallel = sp}, false);
   return {1e3 * block.forward.total(), 1e3 * (block.recompute.total() + block.backward.total())};
 }
 
@@ -47,7 +48,7 @@ TEST(BlockTime, KorthikantisTableFour) {
 }
 
 TEST(BlockTime, MatricesAreSplit) {
-  Question q = question();
+  Question q = block_question();
   q.cluster.gpu.kernel_seconds = 0;
   const double one = block_seconds(q, {.micro_batch = 4}, false).forward.products;
   const double eight = block_seconds(q, {.tp = 8, .micro_batch = 4}, false).forward.products;
@@ -57,7 +58,7 @@ TEST(BlockTime, MatricesAreSplit) {
 
 /// The works that the program's own Llama block puts on its tape, one kernel each.
 TEST(BlockTime, OfAProgramThatFusesNothingIsThePriceOfItsWorks) {
-  Question q = question();
+  Question q = block_question();
   q.work.model = *find_model("llama-8b");
   q.software = find_software("workbook");
   const BlockSeconds block = block_seconds(q, {}, false);
@@ -76,9 +77,9 @@ TEST(BlockTime, OfAProgramThatFusesNothingIsThePriceOfItsWorks) {
 }
 
 TEST(BlockTime, OnlyAxesOfSeveralRanksExchange) {
-  const PassSeconds alone = block_seconds(question(), {}, false).forward;
+  const PassSeconds alone = block_seconds(block_question(), {}, false).forward;
   EXPECT_EQ(alone.tensor_exchange + alone.context_exchange + alone.expert_exchange, 0);
-  Question mixed = question();
+  Question mixed = block_question();
   mixed.work.model = *find_model("mixtral-8x7b");
   const PassSeconds experts =
       block_seconds(mixed, {.dp = 4, .cp = 2, .tp = 2, .ep = 8}, true).forward;
@@ -89,14 +90,14 @@ TEST(BlockTime, OnlyAxesOfSeveralRanksExchange) {
 
 TEST(BlockTime, HidingAndFusingNeverTakeLonger) {
   const Layout layout{.tp = 8, .micro_batch = 4};
-  const double before = block_seconds(question(), layout, false).together();
-  Question hidden = question();
+  const double before = block_seconds(block_question(), layout, false).together();
+  Question hidden = block_question();
   hidden.software.overlaps_tensor = true;
   EXPECT_LT(block_seconds(hidden, layout, false).together(), before);
-  Question flash = question();
+  Question flash = block_question();
   flash.software.attention = AttentionKernel::kFlash;
   EXPECT_LT(block_seconds(flash, layout, false).together(), before);
-  Question unfused = question();
+  Question unfused = block_question();
   unfused.software.fused_elementwise = false;
   EXPECT_GT(block_seconds(unfused, layout, false).together(), before);
 }

@@ -14,7 +14,7 @@ namespace {
 using context_parallel::ContextMethod;
 
 /// Llama 8B: 32 heads and 8 key/value heads of 128. No latency, and half of each NIC.
-Question question(const char* model = "llama-8b") {
+Question exposed_question(const char* model = "llama-8b") {
   Question q{.work = {.model = *find_model(model), .seq_len = 32768, .global_batch = 64},
              .cluster = *replay::find_cluster("dgx-h100"),
              .software = find_software("modern")};
@@ -39,11 +39,12 @@ WaitSeconds seconds_sent(const context_parallel::MethodChoice& choice) {
 }
 
 TEST(ExposedExchanges, KeysAndValuesAreGatheredBothWaysAndTheirGradientsSummedUp) {
-  const WaitSeconds wait = context_waits(question(), {.cp = 8}, {.forward = 9, .backward = 9});
+  const WaitSeconds wait =
+      context_waits(exposed_question(), {.cp = 8}, {.forward = 9, .backward = 9});
   const WaitSeconds sent = seconds_sent({.method = ContextMethod::kAllGather, .cp = 8});
   EXPECT_NEAR(wait.forward / sent.forward, 1, 1e-9);
   EXPECT_NEAR(wait.backward / sent.backward, 1, 1e-9);
-  EXPECT_EQ(context_waits(question(), {}, {}).forward, 0);
+  EXPECT_EQ(context_waits(exposed_question(), {}, {}).forward, 0);
 }
 
 TEST(ExposedExchanges, ARingIsHiddenBehindAttentionThatIsLongEnough) {
@@ -51,10 +52,10 @@ TEST(ExposedExchanges, ARingIsHiddenBehindAttentionThatIsLongEnough) {
   layout.context_method = ContextMethod::kRing;
   const double hop = 2 * kTokens / 8 * 2048 / 100e9;
   const WaitSeconds hidden =
-      context_waits(question(), layout, {.forward = 8 * hop, .backward = 8 * 2 * hop});
+      context_waits(exposed_question(), layout, {.forward = 8 * hop, .backward = 8 * 2 * hop});
   EXPECT_NEAR(hidden.forward, 0, 1e-12);
   EXPECT_NEAR(hidden.backward / hop, 1, 1e-9);  // the gradients' last hop
-  const WaitSeconds bare = context_waits(question(), layout, {});
+  const WaitSeconds bare = context_waits(exposed_question(), layout, {});
   EXPECT_NEAR(bare.forward / hop, 7, 1e-9);
   EXPECT_NEAR(bare.backward / hop, 2 * 8 - 1, 1e-9);  // keys 7 times, gradients 8 times
 }
@@ -62,17 +63,17 @@ TEST(ExposedExchanges, ARingIsHiddenBehindAttentionThatIsLongEnough) {
 TEST(ExposedExchanges, UlyssesExchangesQueriesAndOutputsToo) {
   Layout layout{.cp = 8};
   layout.context_method = ContextMethod::kUlysses;
-  const WaitSeconds wait = context_waits(question(), layout, {.forward = 9, .backward = 9});
+  const WaitSeconds wait = context_waits(exposed_question(), layout, {.forward = 9, .backward = 9});
   const WaitSeconds sent = seconds_sent({.method = ContextMethod::kUlysses, .cp = 8, .ulysses = 8});
   EXPECT_NEAR(wait.forward / sent.forward, 1, 1e-9);
   EXPECT_NEAR(wait.backward / sent.backward, 1, 1e-9);
-  EXPECT_FALSE(why_impossible(question().work, layout));
+  EXPECT_FALSE(why_impossible(exposed_question().work, layout));
   layout.tp = 2;  // four key/value heads are left, and eight ranks want them
-  EXPECT_TRUE(why_impossible(question().work, layout));
+  EXPECT_TRUE(why_impossible(exposed_question().work, layout));
 }
 
 TEST(ExposedExchanges, TokensOfEightExpertsTravelOnceToEachOfFourNodes) {
-  Question q = question("deepseek-v3");
+  Question q = exposed_question("deepseek-v3");
   q.work.seq_len = 4096;
   q.software = find_software("deepseek");
   q.software.overlaps_experts = false;
@@ -89,7 +90,7 @@ TEST(ExposedExchanges, TokensOfEightExpertsTravelOnceToEachOfFourNodes) {
 }
 
 TEST(ExposedExchanges, AnotherMicroBatchHidesTokensAsLongAsItTakes) {
-  Question q = question("deepseek-v3");
+  Question q = exposed_question("deepseek-v3");
   const Layout layout{.dp = 8, .ep = 8};
   q.software.overlaps_experts = false;
   const double bare = expert_waits(q, layout, {.forward = 1, .backward = 2}).forward;
@@ -105,7 +106,7 @@ TEST(ExposedExchanges, AnotherMicroBatchHidesTokensAsLongAsItTakes) {
 }
 
 TEST(ExposedExchanges, ActivationsTravelBesidePasses) {
-  const Question q = question();
+  const Question q = exposed_question();
   Layout layout{.dp = 8};
   EXPECT_EQ(host_waits(q, layout, false, {}).forward, 0);
   layout.offload_activations = true;

@@ -28,6 +28,7 @@ struct Case {
   std::size_t seq_len;
   std::size_t global_batch;
   Layout layout;
+  std::string optimizer = "adamw";
 
   [[nodiscard]] std::string flags() const {
     std::string text = fmt::format(
@@ -35,6 +36,8 @@ struct Case {
         "--zero {} --on dgx-h100",
         model, seq_len, global_batch, layout.micro_batch, layout.dp, layout.pp, layout.cp,
         layout.tp, static_cast<int>(layout.zero));
+    if (optimizer != "adamw") text += fmt::format(" --optimizer {}", optimizer);
+    if (layout.copies > 1) text += fmt::format(" --hybrid-shard {}", layout.shard_ranks());
     if (layout.tp > 1) text += layout.sequence_parallel ? " --sp on" : "";
     if (layout.cp > 1) text += fmt::format(" --cp-method {}", name_of(layout.context_method));
     if (layout.recompute == memory::Recompute::kFull) text += " --recompute full";
@@ -51,12 +54,23 @@ double recorded_seconds(const Case& one) {
   return train::price(setup, machine.cluster, ranks, replay::Spans::kDropped).seconds;
 }
 
-double planned_seconds(const Case& one) {
+Prediction planned(const Case& one) {
   Question question{.work = {.model = model_for_plan(one.model, {}), .seq_len = one.seq_len},
                     .cluster = *replay::find_cluster("dgx-h100"),
                     .software = find_software("workbook")};
   question.work.global_batch = one.global_batch;
-  return predict(question, one.layout).step.total();
+  question.work.optimizer = one.optimizer;
+  return predict(question, one.layout);
+}
+
+double planned_seconds(const Case& one) { return planned(one).step.total(); }
+
+/// Bytes of the optimizer's states on a rank.
+double recorded_states(const Case& one) {
+  const train::Setup setup =
+      train::parse_setup(five_d::techniques(), ultra::test::words_of(one.flags()));
+  return static_cast<double>(
+      train::record_step(setup, 0).memory.peak(MemoryCategory::kOptimizer).bytes);
 }
 
 class RecordedLayouts : public ultra::test::RandomTest {
@@ -76,6 +90,8 @@ class RecordedLayouts : public ultra::test::RandomTest {
       layout.zero = random.pick({zero::ZeroStage::kNone, zero::ZeroStage::kOptimizer});
       layout.recompute = random.pick({memory::Recompute::kNone, memory::Recompute::kFull});
       if (layout.dp * layout.cp == 1) layout.zero = zero::ZeroStage::kNone;
+      const bool shared = layout.zero != zero::ZeroStage::kNone && layout.dp * layout.cp > 2;
+      if (shared) layout.copies = random.pick({1U, 2U});
       Question question{.work = {.model = model_for_plan(one.model, {}), .seq_len = one.seq_len},
                         .cluster = *replay::find_cluster("dgx-h100"),
                         .software = find_software("workbook")};
@@ -98,6 +114,45 @@ TEST_F(RecordedLayouts, TakeAboutAsLongAsPlanned) {
   std::ranges::sort(distances);
   EXPECT_LT(distances[20].first, 0.1) << distances[20].second;
   EXPECT_LT(distances[34].first, 0.25) << distances[34].second;
+}
+
+// The step waits for the sums of a node's shards with those of the other nodes, which come at its end.
+TEST_F(RecordedLayouts, HybridShardingTakesAsLongAsPlanned) {
+  for (const std::size_t copies : {4U, 8U, 16U}) {
+    const Case one{.model = "llama-8b",
+                   .seq_len = 8192,
+                   .global_batch = 64,
+                   .layout = {.dp = 64, .zero = zero::ZeroStage::kParameters, .copies = copies}};
+    Case flat = one;
+    flat.layout.copies = 1;
+    EXPECT_NEAR(recorded_seconds(one) / planned_seconds(one), 1, 0.1) << one.flags();
+    EXPECT_NEAR(recorded_seconds(one) - recorded_seconds(flat),
+                planned_seconds(one) - planned_seconds(flat), 0.1 * planned_seconds(flat))
+        << one.flags();
+  }
+}
+
+// Muon has one state of a matrix for AdamW's two, and computes with whole matrices.
+TEST_F(RecordedLayouts, OptimizersKeepAndTakeWhatIsPlanned) {
+  for (const auto& [zero, tp] : {std::pair{zero::ZeroStage::kNone, 2U},
+                                 {zero::ZeroStage::kOptimizer, 4U},
+                                 {zero::ZeroStage::kParameters, 1U}}) {
+    Case one{.model = "llama-1b",
+             .seq_len = 4096,
+             .global_batch = 64,
+             .layout = {.dp = 8, .tp = tp, .zero = zero}};
+    one.layout.sequence_parallel = tp > 1;
+    const double adamw = recorded_seconds(one) - planned_seconds(one);
+    for (const char* optimizer : {"adamw", "sgd", "muon"}) {
+      one.optimizer = optimizer;
+      EXPECT_NEAR(recorded_states(one) / planned(one).memory.optimizer, 1, 0.03) << one.flags();
+    }
+    Case plain = one;
+    plain.optimizer = "adamw";
+    const double more = recorded_seconds(one) - recorded_seconds(plain);
+    EXPECT_NEAR((planned_seconds(one) - planned_seconds(plain)) / more, 1, 0.5)
+        << one.flags() << ", " << more << " s; adamw apart by " << adamw << " s";
+  }
 }
 
 }  // namespace

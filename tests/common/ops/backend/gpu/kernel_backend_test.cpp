@@ -56,7 +56,8 @@ class KernelBackendTest : public DeviceBackendTest {
     return test::largest_magnitude(x.to_vector());
   }
 
-  void check_attention(DType dtype, std::size_t seq, std::size_t kv_heads, std::size_t head_dim);
+  void check_attention(DType dtype, std::size_t seq, std::size_t kv_heads, std::size_t head_dim,
+                       std::size_t document = 0);
 };
 
 TEST_F(KernelBackendTest, ProductsOfAllWaysEqualTheCpus) {
@@ -64,6 +65,8 @@ TEST_F(KernelBackendTest, ProductsOfAllWaysEqualTheCpus) {
     for (int round = 0; round < 4; ++round) {
       check_product(dtype, random.between(64, 150), random.between(64, 150),
                     random.pick({std::size_t{8}, std::size_t{40}, random.between(1, 50)}));
+      check_product(dtype, 8 * random.between(8, 18), 8 * random.between(8, 18),
+                    8 * random.between(1, 12));
     }
   }
 }
@@ -76,8 +79,9 @@ TEST_F(KernelBackendTest, ProductsOfF64AreWithinMinus12) {
   EXPECT_TRUE(all_near(found.to(cpu), expected, 1e-12 * largest(expected)));
 }
 
+/// @param document  tokens of the shortest one that is packed in either sequence; 0: none is.
 void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_t kv_heads,
-                                        std::size_t head_dim) {
+                                        std::size_t head_dim, std::size_t document) {
   const std::size_t heads = kv_heads * random.pick({std::size_t{1}, std::size_t{2}});
   const Tensor query = numbers({2, seq, heads, head_dim}, dtype);
   const Tensor key = numbers({2, seq, kv_heads, head_dim}, dtype);
@@ -85,10 +89,17 @@ void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_
   const Tensor d_output = numbers(query.shape(), dtype);
   std::vector<std::int32_t> positions(seq);
   std::iota(positions.begin(), positions.end(), random.pick({0, 50}));
-  const AttentionOptions options{.mask = random.pick({Mask::kCausal, Mask::kNone}),
+  std::vector<std::int32_t> first_seen;
+  for (std::size_t sequence = 0; document > 0 && sequence < 2; ++sequence) {
+    const std::size_t second = random.between(document, seq - document);
+    for (std::size_t i = 0; i < seq; ++i) first_seen.push_back(positions[i < second ? 0 : second]);
+  }
+  const Mask mask = document > 0 ? Mask::kCausal : random.pick({Mask::kCausal, Mask::kNone});
+  const AttentionOptions options{.mask = mask,
                                  .scale = 1.0 / std::sqrt(count_of(head_dim)),
                                  .query_positions = positions,
-                                 .key_positions = positions};
+                                 .key_positions = positions,
+                                 .first_seen = first_seen};
   const AttentionResult expected = attention(query, key, value, options);
   const AttentionResult found = attention(there(query), there(key), there(value), options);
   // Scores of size |q||k| scale: 10 of normal numbers' is plenty. exp turns a score's absolute error
@@ -115,6 +126,13 @@ void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_
   EXPECT_TRUE(all_near(grads_there.d_key.to(cpu), grads.d_key, d_tolerance));
   EXPECT_TRUE(
       all_near(grads_there.d_value.to(cpu), grads.d_value, 40.0 * share_error * largest(d_output)));
+}
+
+TEST_F(KernelBackendTest, AttentionOfPackedDocumentsEqualsTheCpus) {
+  for (const std::size_t head_dim : {std::size_t{24}, std::size_t{128}}) {
+    check_attention(DType::kBF16, random.between(130, 300),
+                    random.pick({std::size_t{1}, std::size_t{2}}), head_dim, 20);
+  }
 }
 
 TEST_F(KernelBackendTest, AttentionOfAllWaysEqualsTheCpus) {

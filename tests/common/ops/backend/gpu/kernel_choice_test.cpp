@@ -1,6 +1,8 @@
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 
+#include <cstdlib>
 #include <numeric>
+#include <string>
 
 #include "tests/common/ops/backend/gpu/device_backend.hpp"
 
@@ -15,9 +17,15 @@ class ChooseTest : public DeviceBackendTest {
 
   [[nodiscard]] MatmulWay product(const Hardware& hardware, DType factors, DType result,
                                   std::size_t rows, std::size_t columns, std::size_t depth,
-                                  Write write = Write::kOverwrite) const {
-    return choose_matmul(hardware, matrix(rows, columns, result), matrix(rows, depth, factors),
-                         depth, write);
+                                  Transpose transpose_a = Transpose::kNo,
+                                  Transpose transpose_b = Transpose::kYes) const {
+    const auto factor = [&](std::size_t own, bool turns) {
+      return turns ? matrix(depth, own, factors) : matrix(own, depth, factors);
+    };
+    return choose_matmul(
+        hardware,
+        {matrix(rows, columns, result), factor(rows, transpose_a == Transpose::kYes), transpose_a,
+         factor(columns, transpose_b == Transpose::kNo), transpose_b, Write::kOverwrite});
   }
 
   [[nodiscard]] AttentionWay attention(const Hardware& hardware, DType dtype, DType result,
@@ -57,7 +65,8 @@ TEST_F(ChooseTest, ProductsAreTheVendorsWhereItIs) {
 TEST_F(ChooseTest, EachDeviceOfAProcessHasTheProductsThatItWasMadeFor) {
   const auto product_of = [&](const Device& on, const Hardware& hardware) {
     const Tensor matrix = Tensor::empty(on, {64, 64}, DType::kF32);
-    return choose_matmul(hardware, matrix, matrix, 64, Write::kOverwrite);
+    return choose_matmul(
+        hardware, {matrix, matrix, Transpose::kNo, matrix, Transpose::kYes, Write::kOverwrite});
   };
   const Device vendors = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kVendor);
   const Device ours = Device::create(DeviceKind::kEmulated, 1, MatmulLibrary::kOurs);
@@ -75,19 +84,59 @@ TEST_F(ChooseTest, LaddersTakeWhatTheirTilesFit) {
   EXPECT_EQ(product(emulated, DType::kF64, DType::kF64, 128, 128, 64), MatmulWay::kPlain);
   EXPECT_EQ(product(emulated, DType::kBF16, DType::kBF16, 64, 65, 8), MatmulWay::kLadderBf16);
   EXPECT_EQ(product(emulated, DType::kBF16, DType::kBF16, 64, 65, 9), MatmulWay::kPlain);
-  EXPECT_EQ(product(emulated, DType::kBF16, DType::kF32, 64, 64, 8), MatmulWay::kPlain);
+  EXPECT_EQ(product(emulated, DType::kBF16, DType::kF32, 64, 64, 8), MatmulWay::kTurnedBf16);
   EXPECT_EQ(product(emulated, DType::kF16, DType::kF16, 64, 64, 8), MatmulWay::kPlain);
-  EXPECT_EQ(product(bare_hopper, DType::kBF16, DType::kBF16, 64, 64, 8), MatmulWay::kHopperBf16);
-  EXPECT_EQ(product(bare_hopper, DType::kBF16, DType::kBF16, 64, 65, 8), MatmulWay::kLadderBf16);
+}
+
+TEST_F(ChooseTest, ProductsOfABackwardPassAreMultipliedAsTheirFactorsLie) {
+  const auto way = [&](DType result, Transpose a, Transpose b, std::size_t rows,
+                       std::size_t columns, std::size_t depth) {
+    return product(emulated, DType::kBF16, result, rows, columns, depth, a, b);
+  };
+  constexpr Transpose kNo = Transpose::kNo;
+  constexpr Transpose kYes = Transpose::kYes;
+  for (const DType result : {DType::kBF16, DType::kF32}) {
+    EXPECT_EQ(way(result, kNo, kNo, 65, 64, 72), MatmulWay::kTurnedBf16) << "d_x";
+    EXPECT_EQ(way(result, kYes, kNo, 72, 64, 65), MatmulWay::kTurnedBf16) << "d_weight";
+  }
+  EXPECT_EQ(way(DType::kF32, kYes, kNo, 65, 64, 72), MatmulWay::kPlain) << "ragged rows of a";
+  EXPECT_EQ(way(DType::kF32, kYes, kYes, 64, 64, 64), MatmulWay::kPlain) << "nobody needs it";
+  EXPECT_EQ(way(DType::kBF16, kYes, kNo, 65, 64, 72), MatmulWay::kLadderBf16) << "copies a";
+  EXPECT_EQ(way(DType::kF64, kYes, kNo, 64, 64, 64), MatmulWay::kPlain);
+}
+
+TEST_F(ChooseTest, HoppersKernelsStoreWholeUnits) {
+  const Tensor a = matrix(64, 64, DType::kBF16);
+  const auto has_kernel = [&](const Hardware& hardware, std::size_t columns) {
+    const Tensor out = matrix(64, columns, DType::kBF16);
+    return has_hopper_kernel(hardware, {out, a, Transpose::kNo, matrix(columns, 64, DType::kBF16),
+                                        Transpose::kYes, Write::kOverwrite});
+  };
+  EXPECT_TRUE(has_kernel(bare_hopper, 64));
+  EXPECT_FALSE(has_kernel(bare_hopper, 65));
+  EXPECT_FALSE(has_kernel(ampere, 64));
+}
+
+TEST_F(ChooseTest, AGpuBeforeTheA100HasTheGenericTilesAlone) {
+  const Hardware turing = {.has_vendor_products = false, .is_hopper = false, .is_old = true};
+  number(64, 64, 0);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    EXPECT_EQ(product(turing, dtype, dtype, 64, 64, 64), MatmulWay::kPlain);
+    EXPECT_EQ(attention(turing, dtype, dtype, 64, 64, 64), AttentionWay::kPlain);
+  }
 }
 
 TEST_F(ChooseTest, LaddersAddToContiguousResultsOnly) {
   const Tensor wide = matrix(64, 70, DType::kF32);
   const Tensor part = wide.slice(1, {0, 64});
   const Tensor a = matrix(64, 8, DType::kF32);
-  EXPECT_EQ(choose_matmul(emulated, part, a, 8, Write::kOverwrite), MatmulWay::kLadderF32);
-  EXPECT_EQ(choose_matmul(emulated, part, a, 8, Write::kAccumulate), MatmulWay::kPlain);
-  EXPECT_EQ(choose_matmul(emulated, wide, a, 8, Write::kAccumulate), MatmulWay::kLadderF32);
+  const auto way = [&](const Tensor& out, Write write) {
+    const Tensor b = matrix(out.size(1), 8, DType::kF32);
+    return choose_matmul(emulated, {out, a, Transpose::kNo, b, Transpose::kYes, write});
+  };
+  EXPECT_EQ(way(part, Write::kOverwrite), MatmulWay::kLadderF32);
+  EXPECT_EQ(way(part, Write::kAccumulate), MatmulWay::kPlain);
+  EXPECT_EQ(way(wide, Write::kAccumulate), MatmulWay::kLadderF32);
 }
 
 TEST_F(ChooseTest, AttentionGoesByHeadsTypesAndLengths) {
@@ -127,6 +176,39 @@ TEST_F(ChooseTest, AttentionGoesByWhatQueriesSee) {
   EXPECT_EQ(way(64, 128), AttentionWay::kPlain);
 }
 
+TEST_F(ChooseTest, DocumentsHaveTilesOfTheirOwn) {
+  constexpr std::size_t kSeq = 192;
+  number(kSeq, kSeq, 100);
+  std::vector<std::int32_t> first_seen(kSeq, 100);
+  std::fill(first_seen.begin() + 70, first_seen.end(), 170);
+  options.first_seen = first_seen;
+  const auto way = [&](DType dtype, const Hardware& hardware) {
+    return attention(hardware, dtype, dtype, kSeq, kSeq, 64);
+  };
+  EXPECT_EQ(begins_of_documents(options), (std::vector<std::int32_t>{0, 70, kSeq}));
+  EXPECT_EQ(way(DType::kBF16, emulated), AttentionWay::kDocumentsBf16);
+  EXPECT_EQ(way(DType::kBF16, hopper), AttentionWay::kDocumentsBf16);
+  EXPECT_EQ(way(DType::kF32, emulated), AttentionWay::kPlain);
+  options.mask = Mask::kNone;  // a token would see those of later documents
+  EXPECT_EQ(way(DType::kBF16, emulated), AttentionWay::kPlain);
+  options.mask = Mask::kCausal;
+  for (std::size_t i = 0; i < kSeq; ++i)
+    first_seen[i] = 100 + static_cast<std::int32_t>(i / 40 * 40);
+  EXPECT_EQ(begins_of_documents(options).size(), 6U);
+  EXPECT_EQ(way(DType::kBF16, emulated), AttentionWay::kPlain) << "short ones";
+  for (std::size_t i = 0; i < kSeq; ++i)
+    first_seen[i] = 100 + std::max(0, static_cast<int>(i) - 64);
+  EXPECT_EQ(begins_of_documents(options), std::vector<std::int32_t>{}) << "a window is no document";
+  EXPECT_EQ(way(DType::kBF16, emulated), AttentionWay::kPlain);
+}
+
+TEST_F(ChooseTest, DocumentsOfABatchLieBehindOneAnother) {
+  number(4, 4, 0);
+  const std::vector<std::int32_t> first_seen = {0, 0, 2, 2, 0, 1, 1, 3};
+  options.first_seen = first_seen;
+  EXPECT_EQ(begins_of_documents(options), (std::vector<std::int32_t>{0, 2, 4, 5, 7, 8}));
+}
+
 TEST_F(ChooseTest, WideAccessesNeedAlignedTensors) {
   const Tensor x = Tensor::empty(cpu, {1024}, DType::kF32);
   EXPECT_TRUE(ladder_fits_elements({x, x}));
@@ -140,7 +222,8 @@ TEST_F(ChooseTest, WideAccessesNeedAlignedTensors) {
 TEST_F(ChooseTest, TheEmulatedDeviceHasItsKernelsAlone) {
   const Hardware hardware = hardware_of(Device::create(DeviceKind::kEmulated));
   EXPECT_FALSE(hardware.has_vendor_products);
-  EXPECT_FALSE(hardware.is_hopper);
+  const char* const capability = std::getenv("ULTRA_EMULATED_CAPABILITY");
+  EXPECT_EQ(hardware.is_hopper, capability != nullptr && std::string(capability) == "9");
 }
 
 }  // namespace

@@ -1,0 +1,185 @@
+#include "chapters/11_five_d/sums/limits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <string>
+#include <utility>
+
+#include "chapters/03_data_parallel/data_parallel.hpp"
+#include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
+#include "chapters/04_zero/zero.hpp"
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
+#include "common/base/errors.hpp"
+#include "common/ops/sums/sum_tree.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+/// The rows of the flag, one by one.
+class TreeRows {
+ public:
+  explicit TreeRows(bool given) : given_(given) {}
+
+  void exclude(std::string flag, bool asked, std::string reason) {
+    rows_.push_back({.first = std::move(flag),
+                     .second = std::string(kTreeSumsFlag),
+                     .reason = std::move(reason),
+                     .broken = given_ && asked});
+  }
+  [[nodiscard]] std::vector<train::Conflict> take() { return std::move(rows_); }
+
+ private:
+  bool given_;
+  std::vector<train::Conflict> rows_;
+};
+
+void expect_power_of_two(std::size_t sequences, const std::string& whose, const char* advice) {
+  if (std::has_single_bit(sequences)) return;
+  throw ConfigError(fmt::format(
+      "{}: {} has {} sequences, and a node of the tree over sequences has 1, 2, 4, 8, ... of them. "
+      "{}",
+      kTreeSumsFlag, whose, sequences, advice));
+}
+
+/// Of the batch: micro-batches, and shares of replicas.
+void expect_nodes_of_sequences(const train::Setup& setup) {
+  const std::size_t seq = setup.train.model.max_seq_len;
+  if (ops::SumTree::of_axis(seq).leaf() != ops::SumTree::of_axis(2 * seq).leaf()) {
+    throw ConfigError(
+        fmt::format("{}: --seq is {}, and a leaf of the tree over tokens would be more than one "
+                    "sequence. Choose "
+                    "--seq of at least {}.",
+                    kTreeSumsFlag, seq, ops::SumTree::kLongestLeaf / 2 + 1));
+  }
+  const auto replicas = static_cast<std::size_t>(setup.replicas());
+  const std::size_t batch = setup.train.global_batch;
+  if (batch % replicas != 0) {
+    throw ConfigError(fmt::format(
+        "{}: --dp must divide --global-batch, so that all shares are nodes of one tree: "
+        "{} % {} = {}.",
+        kTreeSumsFlag, batch, replicas, batch % replicas));
+  }
+  if (deals_in_turn(setup)) {
+    if (!std::has_single_bit(replicas)) {
+      throw ConfigError(fmt::format(
+          "{}: with --zero 2 or 3, replicas add up each micro-batch first, which makes a node of "
+          "1, "
+          "2, 4, 8, ... replicas; found --dp {}. Use --zero 1, one micro-batch, or another --dp.",
+          kTreeSumsFlag, replicas));
+    }
+  } else if (replicas > 1) {
+    expect_power_of_two(batch / replicas, fmt::format("a replica of --dp {}", replicas),
+                        "Choose --global-batch as --dp times a power of two.");
+  }
+  for (const std::size_t sequences : data_parallel::micro_batch_sizes(setup.train, replicas)) {
+    expect_power_of_two(sequences, "a micro-batch",
+                        "Choose --micro-batch as a power of two that divides a replica's share.");
+  }
+}
+
+/// Of the axes that tp cuts.
+void expect_nodes_of_matrices(const train::Setup& setup) {
+  const std::size_t tp = setup.ranks_along(tensor_parallel::kAxis);
+  if (tp == 1) return;
+  const nn::ModelConfig& model = setup.train.model;
+  if (model.num_kv_heads % tp != 0) {
+    throw ConfigError(fmt::format(
+        "{}: --tp must divide --kv-heads, since ranks that share a head add its gradient up in an "
+        "order of their own: {} % {} = {}. Choose --kv-heads as a multiple of --tp.",
+        kTreeSumsFlag, model.num_kv_heads, tp, model.num_kv_heads % tp));
+  }
+  const std::pair<const char*, std::size_t> axes[] = {
+      {"the width of all queries (--heads times --head-dim)", model.q_hidden_size()},
+      {"the width of all keys (--kv-heads times --head-dim)", model.kv_hidden_size()},
+      {"--ffn", model.ffn_hidden_size},
+      {"--vocab", model.vocab_size}};
+  for (const auto& [name, length] : axes) {
+    const std::string why = ops::SumTree::of_axis(length).why_not(length, tp);
+    if (why.empty()) continue;
+    throw ConfigError(
+        fmt::format("{} cannot cut {}, {}, among --tp {} ranks: {}. Choose another "
+                    "size, or another --tp.",
+                    kTreeSumsFlag, name, length, tp, why));
+  }
+}
+
+}  // namespace
+
+std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, bool given) {
+  TreeRows rows(given);
+  const train::TrainOptions& train = setup.train;
+  const std::size_t tp = setup.ranks_along(tensor_parallel::kAxis);
+  const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  const auto* experts = setup.find<expert_parallel::ExpertParallel>();
+  const auto* mixed = setup.find<mixed_precision::MixedPrecision>();
+  const auto* schedule = pipeline_parallel::schedule_of(setup);
+  const data_parallel::DataParallelOptions& data = data_parallel::options_of(setup);
+  const zero::Zero& zero = zero::zero_of(setup);
+
+  const std::string cut = "the tree over tokens would be cut inside a sequence. Leave it out.";
+  rows.exclude("--cp", setup.ranks_along(context_parallel::kAxis) > 1, cut);
+  rows.exclude("--sp on",
+               tensor->options().sequence_parallel == tensor_parallel::SequenceParallel::kOn, cut);
+  rows.exclude("--experts", experts->options().has_experts(),
+               "which tokens an expert has depends on the layout, and so would its tree.");
+  rows.exclude("a tied token table", train.model.tied_embeddings,
+               "two layers add to its gradient, in an order that no tree has.");
+  rows.exclude("--attention mla or mla-absorbed", train.model.latent.on,
+               "heads share a part of their keys, whose gradient no tree adds up.");
+  rows.exclude("--qk-norm with --tp", train.model.qk_norm && tp > 1,
+               "its gradient is a sum over tokens and heads, of which each rank has some of both.");
+  rows.exclude("--hybrid-shard", zero.options().node_size.has_value(),
+               "its two sums are of nodes of ranks. Leave it out.");
+  rows.exclude("--compress", data.compress != "none", "what travels is rounded.");
+  rows.exclude("--zero++", !zero.options().plus_plus.techniques.empty(),
+               "what travels is rounded, or added up in nodes of ranks.");
+  rows.exclude("--offload", zero.settings(setup).offload.what != zero::Offload::kNone,
+               "the host adds up what is outside the device in blocks of its own.");
+  rows.exclude("--schedule pipedream-async",
+               schedule != nullptr && train::updates_between(schedule->ranks.front()),
+               "its stages update behind every micro-batch, whose gradients no tree joins.");
+  rows.exclude("--optimizer muon", optim::needs_whole_matrices(train.optimizer),
+               "its products are of matrices that layouts bring together in parts.");
+  rows.exclude("--precision bf16, fp16 or fp8", mixed->options().is_mixed(),
+               "its trees are of f32 and f64.");
+  rows.exclude("--optimizer-state bf16 or int8",
+               mixed->options().moments != mixed_precision::MomentFormat::kF32,
+               "blocks of moments are cut where shards are.");
+  rows.exclude("--loss-scale", mixed->options().scaling() != mixed_precision::LossScaling::kNone,
+               "exact sums of losses have no scale.");
+  rows.exclude(fmt::format("--device {}",
+                           to_string(has_streams(train.device) ? train.device : DeviceKind::kCuda)),
+               has_streams(train.device), "its kernels have no trees. Use --device cpu.");
+  rows.exclude("--collectives native", setup.comm.collectives == train::Collectives::kNative,
+               "the platform adds in an order of its own.");
+  const std::string order = fmt::format("it adds with {}.", kTreeExchange);
+  rows.exclude("--all-reduce",
+               data.all_reduce != data_parallel::DataParallelOptions().all_reduce &&
+                   data.all_reduce != kTreeExchange,
+               order);
+  rows.exclude("--reduce-scatter",
+               zero.options().reduce_scatter != zero::ZeroOptions().reduce_scatter &&
+                   zero.options().reduce_scatter != kTreeExchange,
+               order);
+  return rows.take();
+}
+
+bool deals_in_turn(const train::Setup& setup) {
+  const zero::ZeroStage stage = zero::zero_of(setup).options().stage;
+  if (stage != zero::ZeroStage::kGradients && stage != zero::ZeroStage::kParameters) return false;
+  const auto replicas = static_cast<std::size_t>(setup.replicas());
+  return data_parallel::micro_batch_sizes(setup.train, replicas).size() > 1;
+}
+
+void expect_nodes(const train::Setup& setup) {
+  expect_nodes_of_sequences(setup);
+  expect_nodes_of_matrices(setup);
+}
+
+}  // namespace ultra::five_d

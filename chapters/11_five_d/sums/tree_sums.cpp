@@ -1,0 +1,139 @@
+#include "chapters/11_five_d/sums/tree_sums.hpp"
+
+#include <utility>
+
+#include "chapters/11_five_d/sums/limits.hpp"
+#include "common/ops/elementwise.hpp"
+#include "common/train/gradients/tree_gradients.hpp"
+#include "common/train/options/flags.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+/// Maps that share their input, each with an exchange of its own.
+class SeparateMaps : public nn::Projections {
+ public:
+  explicit SeparateMaps(std::vector<std::unique_ptr<nn::Projections>> maps)
+      : maps_(std::move(maps)) {}
+
+  std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) override {
+    std::vector<Tensor> outputs;
+    for (std::size_t i = 0; i < maps_.size(); ++i) {
+      outputs.push_back(maps_[i]->forward(x, saved.child(std::to_string(i))).front());
+    }
+    return outputs;
+  }
+
+  Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override {
+    Tensor d_x;
+    for (std::size_t i = maps_.size(); i-- > 0;) {
+      const Tensor part = maps_[i]->backward(d_y.subspan(i, 1), saved.child(std::to_string(i)));
+      if (d_x.defined()) {
+        ops::add_into(d_x, part);
+      } else {
+        d_x = part;
+      }
+    }
+    return d_x;
+  }
+
+  std::vector<nn::Parameter*> parameters() override {
+    std::vector<nn::Parameter*> all;
+    for (const auto& map : maps_) {
+      for (nn::Parameter* parameter : map->parameters()) all.push_back(parameter);
+    }
+    return all;
+  }
+
+ private:
+  std::vector<std::unique_ptr<nn::Projections>> maps_;
+};
+
+}  // namespace
+
+std::unique_ptr<nn::Projections> SeparateMapsFactory::column_linear(
+    const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) {
+  if (specs.size() == 1) return inner().column_linear(context, specs);
+  std::vector<std::unique_ptr<nn::Projections>> maps;
+  for (const nn::LinearSpec& spec : specs) maps.push_back(inner().column_linear(context, {spec}));
+  return std::make_unique<SeparateMaps>(std::move(maps));
+}
+
+void TreeSums::add_flags(CLI::App& app, train::Setup&) {
+  train::Flags(app, "Sums")
+      .add_one_of(
+          "--sums", sums_, {"fast", "tree"},
+          "the order of sums: fast, as each layout adds best; or tree, one for all layouts, which "
+          "then agree in every bit");
+}
+
+void TreeSums::validate(train::Setup& setup) {
+  if (by_trees() && !has_streams(setup.train.device)) setup.train.matmul = "tree";
+}
+
+void TreeSums::validate_training(const train::Setup& setup) const {
+  if (!by_trees()) return;
+  train::reject_conflicts(conflicts(setup));
+  expect_nodes(setup);
+}
+
+std::vector<train::Conflict> TreeSums::conflicts(const train::Setup& setup) const {
+  return conflicts_with_trees(setup, by_trees());
+}
+
+std::vector<train::Conflict> TreeSums::conflicts_with_recording(const train::Setup&) const {
+  return {train::not_recorded(std::string(kTreeSumsFlag),
+                              "no machine that is known here computes so.", by_trees())};
+}
+
+train::ExtraConfig TreeSums::config(const train::Setup&) const {
+  if (!by_trees()) return {};
+  return {{"sums", sums_}};
+}
+
+train::Identity TreeSums::identity(const train::Setup&) const {
+  if (!by_trees()) return {};
+  return {{"--sums", sums_}};
+}
+
+void TreeSums::name_algorithms(train::AlgorithmNames& names) const {
+  if (!by_trees()) return;
+  names[OpKind::kAllReduce] = kTreeExchange;
+  names[OpKind::kReduceScatter] = kTreeExchange;
+}
+
+void TreeSums::configure_plan(train::Plan& plan, const train::Setup& setup) const {
+  if (!by_trees() || !deals_in_turn(setup)) return;
+  const Communicator& replicas = plan.mesh.along(kReplicaAxis);
+  const auto count = static_cast<std::size_t>(replicas.size());
+  auto turn = static_cast<std::size_t>(replicas.rank());
+  plan.share.sequences = {0, setup.train.global_batch};
+  for (train::MicroBatch& micro_batch : plan.micro_batches) {
+    const std::size_t size = micro_batch.sequences.size();
+    micro_batch.sequences = {turn * size, (turn + 1) * size};
+    turn += count;
+  }
+}
+
+void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan&,
+                           const train::Setup&) const {
+  if (by_trees()) factories.push_back(std::make_unique<SeparateMapsFactory>(*factories.back()));
+}
+
+void TreeSums::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {
+  if (!by_trees() || deals_in_turn(setup)) return;  // shards are joined where they are reduced
+  step_config.observers.emplace_back(
+      [](const train::ModelScope& scope) -> std::unique_ptr<train::StepObserver> {
+        const std::size_t micro_batches = scope.plan.micro_batches.size();
+        if (micro_batches == 1) return std::make_unique<train::StepObserver>();
+        return train::join_gradients_by_tree(scope.chunks, micro_batches);
+      });
+}
+
+void TreeSums::write_formulas(train::Formulas& formulas, const train::Setup&) const {
+  if (by_trees()) formulas.clear();  // they count no nodes that wait
+}
+
+std::unique_ptr<train::Technique> tree_sums() { return std::make_unique<TreeSums>(); }
+
+}  // namespace ultra::five_d

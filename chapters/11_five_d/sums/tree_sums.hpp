@@ -1,0 +1,63 @@
+#pragma once
+/// @file
+/// --sums tree: one order for every sum, so that a training has the same bits on every mesh.
+///
+/// | sum over                          | its tree's lower levels       | its upper levels                |
+/// |-----------------------------------|-------------------------------|---------------------------------|
+/// | the inner axis of a product       | the rank that has a part      | all-reduces along tp            |
+/// | tokens, in gradients of weights   | a micro-batch, then the step  | the replicas' exchange          |
+/// | the vocabulary, in the loss       | the rank that has a part      | all-reduce along tp             |
+/// | keys of a query, a token's hidden | one rank                      | none: no layout here cuts them  |
+/// | losses, squares of gradients      | exact: any order              | any order                       |
+///
+/// Exchanges are chapter 02's "pairwise-tree", whose order is the tree's over the ranks.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/nn/layer_factory.hpp"
+#include "common/train/cli/technique.hpp"
+
+namespace ultra::five_d {
+
+/// @brief Makes linear maps that share their input one by one: each has a whole gradient of the input
+/// before these are added up, in the same order on one rank and on many.
+/// Cost: along tp, an exchange of the input's gradient for each map, instead of one for all.
+class SeparateMapsFactory : public nn::FactoryWrapper {
+ public:
+  using FactoryWrapper::FactoryWrapper;
+
+  [[nodiscard]] std::unique_ptr<nn::Projections> column_linear(
+      const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
+};
+
+/// @brief --sums. Stands behind all other techniques of a program.
+class TreeSums : public train::Technique {
+ public:
+  void add_flags(CLI::App& app, train::Setup& setup) override;
+  void validate(train::Setup& setup) override;
+  /// @throws ConfigError also when a size has no tree that the layout cuts at nodes, with the numbers.
+  void validate_training(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
+  [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
+      const train::Setup& setup) const override;
+  [[nodiscard]] train::ExtraConfig config(const train::Setup& setup) const override;
+  [[nodiscard]] train::Identity identity(const train::Setup& setup) const override;
+  void name_algorithms(train::AlgorithmNames& names) const override;
+  void configure_plan(train::Plan& plan, const train::Setup& setup) const override;
+  void wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                   const train::Setup& setup) const override;
+  void configure_step(train::StepConfig& step_config, const train::Setup& setup) const override;
+  void write_formulas(train::Formulas& formulas, const train::Setup& setup) const override;
+
+ private:
+  [[nodiscard]] bool by_trees() const { return sums_ == "tree"; }
+
+  std::string sums_ = "fast";
+};
+
+/// @brief The technique of --sums.
+[[nodiscard]] std::unique_ptr<train::Technique> tree_sums();
+
+}  // namespace ultra::five_d

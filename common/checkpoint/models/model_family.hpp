@@ -1,0 +1,83 @@
+#pragma once
+/// @file
+/// ModelFamily: what a kind of model on Hugging Face's hub is called, and what it has beside a plain
+/// transformer. One file each: llama.cpp, qwen2.cpp, qwen3.cpp, deepseek_v3.cpp, mixtral.cpp,
+/// own_mixture.cpp; families.cpp lists them.
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "common/base/json.hpp"
+#include "common/checkpoint/models/hub_config.hpp"
+#include "common/nn/model_config.hpp"
+
+namespace ultra::checkpoint {
+
+/// @brief A mixture of experts, the same in each block.
+struct MixtureConfig {
+  std::size_t experts = 0;     ///< that tokens choose from
+  std::size_t top_k = 0;       ///< that each token chooses
+  std::size_t expert_ffn = 0;  ///< width inside each expert
+  std::string
+      unlike_published;  ///< what the code of published mixtures would compute otherwise; empty:
+                         ///< nothing
+};
+
+/// @brief Names of a mixture's weights: "model.layers.L.PART.experts.E.GATE.weight" and so on.
+struct ExpertNames {
+  std::string_view part;  ///< of a block
+  std::string_view gate;  ///< matrices of an expert: silu(gate x) * (up x), then down
+  std::string_view up;    ///< see gate
+  std::string_view down;  ///< see gate
+};
+
+/// @brief The experts of a family; `names.part` is empty in one without.
+struct FamilyExperts {
+  ExpertNames names = {};             ///< of their weights
+  const char* count = nullptr;        ///< config.json's name for how many there are
+  const char* other_count = nullptr;  ///< another name for that, which some programs write
+  /// The members of config.json that say which mixture it is; empty in a family without.
+  void (*write)(const MixtureConfig& mixture, Json& config) = nullptr;
+};
+
+/// @brief A kind of model, as config.json knows it.
+struct ModelFamily {
+  const char* type;          ///< "model_type"
+  const char* architecture;  ///< the one of "architectures" that is a language model
+  /// Whether its code computes a model as ours does.
+  bool (*computes)(const nn::ModelConfig& model);
+  /// Takes what it has beside the sizes that all have; refuses what ours lacks, in words.
+  void (*read)(const HubConfig& config, nn::ModelConfig& model);
+  /// Writes that.
+  void (*write)(const nn::ModelConfig& model, Json& config);
+  FamilyExperts experts = {};           ///< none in a family without
+  double default_rope_theta = 10000.0;  ///< where config.json does not say it
+};
+
+/// @brief Models whose blocks are dense, and mixtures of experts. The first that computes a model names
+/// it in config.json.
+[[nodiscard]] std::span<const ModelFamily* const> model_families();
+
+/// @brief The family whose code computes a model, with experts or without.
+[[nodiscard]] const ModelFamily& family_of(const nn::ModelConfig& model, bool has_experts);
+
+/// @brief The names of a mixture's weights in a model.
+[[nodiscard]] const ExpertNames& expert_names(const nn::ModelConfig& model);
+
+/// @brief The widths of latents, under config.json's names.
+void write_latents(const nn::LatentAttention& latent, Json& config);
+/// @brief Takes them; where config.json is silent, those of DeepSeek-V3.
+[[nodiscard]] nn::LatentAttention read_latents(const HubConfig& config);
+
+extern const ModelFamily kLlama;  ///< Llama: Llama 2 to 3.2 of Meta's, and many others
+extern const ModelFamily kQwen2;  ///< Qwen2 and Qwen2.5: biases of queries, keys and values
+extern const ModelFamily kQwen3;  ///< Qwen3: norms of queries and keys
+extern const ModelFamily
+    kDeepseekV3;  ///< DeepSeek-V3 as far as its blocks are dense: latent attention
+extern const ModelFamily kMixtral;     ///< Mixtral: a Llama whose feed-forward parts are experts
+extern const ModelFamily kQwen3Moe;    ///< the same of Qwen3
+extern const ModelFamily kOwnMixture;  ///< mixtures that nobody else computes: nobody loads them
+
+}  // namespace ultra::checkpoint

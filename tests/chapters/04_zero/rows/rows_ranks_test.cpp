@@ -1,0 +1,154 @@
+// Shards of whole rows beside flat ones: the same training, bit for bit, and closed forms for what
+// each pads, keeps and sends.
+//
+// Covers: chapters/04_zero/rows/row_parts.hpp
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "tests/chapters/04_zero/zero_run.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::zero {
+namespace {
+
+using namespace zero::test;
+using train::RankSummary;
+
+class RowShards : public ZeroTest {
+ protected:
+  ZeroCase draw_cut(int ranks, ShardCut cut) {
+    ZeroCase c = draw(ranks, ZeroStage::kParameters, random.pick({DType::kF32, DType::kF64}));
+    c.settings.cut = cut;
+    c.options.steps = 2;
+    return c;
+  }
+  static ZeroCase by_rows(ZeroCase c) {
+    c.settings.cut = ShardCut::kRows;
+    return c;
+  }
+};
+
+/// An element is updated alike in whatever shard it is, and its gradient is added up in the order of the
+/// ranks. The norm is not: it adds up squares shard by shard.
+TEST_F(RowShards, AreFlatShardsBitForBit) {
+  for (const auto& [ranks, node] : {std::pair{1, 1}, {2, 2}, {3, 3}, {4, 2}, {5, 5}, {8, 8}}) {
+    ZeroCase flat = draw_cut(ranks, ShardCut::kFlat);
+    if (node != ranks) flat.node_size = static_cast<std::size_t>(node);
+    if (flat.options.dtype == DType::kF64) flat.options.clip_norm = 0;
+    if (random.between(0, 1) == 0) flat.settings.offload.what = Offload::kOptimizer;
+    flat.options.optimizer = random.pick<std::string>({"adamw", "muon"});
+    on_ranks(flat, [&](Communicator& dp) {
+      SCOPED_TRACE(flat.options.optimizer);
+      expect_same_bits(run_zero(dp, by_rows(flat)), run_zero(dp, flat));
+    });
+  }
+}
+
+/// What one rank has of a unit whose tensors have these shapes.
+std::size_t shard_elements(const std::vector<Shape>& shapes, std::size_t ranks, ShardCut cut) {
+  std::size_t elements = 0;
+  std::size_t rows_of_one = 0;
+  for (const Shape& shape : shapes) {
+    elements += shape.numel();
+    rows_of_one += ceil_div(shape[0], ranks) * (shape.numel() / shape[0]);
+  }
+  return cut == ShardCut::kRows ? rows_of_one : ceil_div(elements, ranks);
+}
+
+struct UnitShapes {
+  std::string name;
+  std::vector<Shape> shapes;
+};
+
+std::vector<UnitShapes> units_of(const ZeroCase& c) {
+  nn::DenseFactory factory;
+  nn::Model model = deferred_model(c, factory);
+  std::vector<UnitShapes> units;
+  for (const nn::ModelPart& part : model.parts()) {
+    units.push_back({.name = part.name, .shapes = {}});
+    for (const nn::Parameter* parameter : part.parameters) {
+      units.back().shapes.push_back(parameter->shape());
+    }
+  }
+  return units;
+}
+
+/// With S ranks a unit's shard is sent to S - 1 others in each gather, and the reduce-scatter sends as
+/// much. All units but the head are gathered for both passes.
+TEST_F(RowShards, KeepAndSendTheirClosedFormsAndSoDoFlatOnes) {
+  for (const int ranks : {2, 3, 5, 7}) {
+    for (const ShardCut cut : {ShardCut::kFlat, ShardCut::kRows}) {
+      const ZeroCase c = draw_cut(ranks, cut);
+      const auto all = static_cast<std::size_t>(ranks);
+      std::size_t kept = 0;
+      std::size_t gathered = 0;
+      for (const UnitShapes& unit : units_of(c)) {
+        const std::size_t shard = shard_elements(unit.shapes, all, cut);
+        const bool once = unit.name == "head" || c.settings.reshard == Reshard::kAfterBackward;
+        kept += shard;
+        gathered += (once ? 1 : 2) * (all - 1) * shard;
+      }
+      const std::size_t passes = c.options.steps * c.passes();
+      const std::size_t bytes = size_of(c.options.dtype);
+      train::TrainResult result;
+      on_ranks(
+          c,
+          [&](Communicator& dp) {
+            const train::TrainResult own = train_zero(dp, c);
+            if (dp.rank() == 0) result = own;
+          },
+          in_rank_order(Progress::kOnCall));
+      SCOPED_TRACE(c.str());
+      for (const RankSummary& rank : result.ranks) {
+        EXPECT_EQ(rank.memory.peak(MemoryCategory::kParameters).bytes, kept * bytes);
+        EXPECT_EQ(rank.memory.peak(MemoryCategory::kGradients).bytes, kept * bytes);
+        EXPECT_EQ(rank.communication[OpKind::kAllGather].sent_bytes, passes * gathered * bytes);
+        EXPECT_EQ(rank.communication[OpKind::kReduceScatter].sent_bytes,
+                  passes * (all - 1) * kept * bytes);
+      }
+    }
+  }
+}
+
+/// A unit is there twice while it is copied: gathered, rank by rank, and whole, tensor by tensor. Beside
+/// the gradients of a unit, made tensor by tensor, stand the copies that travel.
+TEST_F(RowShards, TakeOneMoreUnitWhereTheyAreCopied) {
+  ZeroCase c = draw_cut(3, ShardCut::kFlat);
+  c.settings.overlap = Overlap::kOff;
+  c.settings.prefetch = 0;
+  c.options.model = {.vocab_size = data::kByteVocabulary,
+                     .hidden_size = 48,
+                     .num_layers = 2,
+                     .num_heads = 4,
+                     .num_kv_heads = 4,
+                     .ffn_hidden_size = 192,
+                     .max_seq_len = 4};
+  c.settings.reshard = Reshard::kAfterForward;
+  std::size_t block = 0;  // nothing to pad, and the largest unit
+  const std::vector<UnitShapes> units = units_of(c);
+  for (const Shape& shape : units[1].shapes) {
+    block += shape.numel() * size_of(c.options.dtype);
+  }
+  std::vector<std::size_t> peaks;
+  for (const ZeroCase& cut : {c, by_rows(c)}) {
+    on_ranks(
+        cut,
+        [&](Communicator& dp) {
+          const train::TrainResult own = train_zero(dp, cut);
+          if (dp.rank() == 0) {
+            peaks.push_back(own.ranks.front().memory.peak(MemoryCategory::kCommunication).bytes);
+          }
+        },
+        in_rank_order(Progress::kOnCall));
+  }
+  if (peaks.empty()) return;  // under mpirun: another process has them
+  EXPECT_EQ(peaks.back() - peaks.front(), block);
+}
+
+}  // namespace
+}  // namespace ultra::zero

@@ -1,0 +1,95 @@
+// What --sums tree refuses, with its numbers. Pairs of flags that do not go together are those of
+// composition/combinations_test.cpp, too.
+#include "chapters/11_five_d/sums/limits.hpp"
+
+#include "tests/chapters/11_five_d/composition/configuration.hpp"
+#include "tests/support/toolbox.hpp"
+#include "tests/support/training/short_run.hpp"
+
+namespace ultra::five_d {
+namespace {
+
+/// Why the program refuses flags beside --sums tree; empty when it does not.
+std::string refusal_of_trees_with(std::vector<test::Flag> flags) {
+  flags.emplace_back("--sums", "tree");
+  flags.emplace_back("--data", ultra::test::kText);
+  return test::refusal_of({.model = std::move(flags), .layout = {}});
+}
+
+TEST(TreeSumsLimits, SizesWithoutNodesAreRefusedWithTheirNumbers) {
+  const std::pair<std::vector<test::Flag>, std::vector<std::string>> refused[] = {
+      {{{"--seq", "8"}}, {"--seq is 8", "at least 9"}},
+      {{{"--micro-batch", "3"}, {"--global-batch", "6"}},
+       {"a micro-batch has 3 sequences", "1, 2, 4, 8", "power of two that divides"}},
+      {{{"--dp", "2"}, {"--micro-batch", "1"}, {"--global-batch", "6"}},
+       {"a replica of --dp 2 has 3 sequences", "--dp times a power of two"}},
+      {{{"--dp", "3"}, {"--zero", "2"}, {"--micro-batch", "1"}, {"--global-batch", "12"}},
+       {"a node of 1, 2, 4, 8, ... replicas", "--dp 3", "Use --zero 1"}},
+      {{{"--dp", "3"}, {"--micro-batch", "1"}, {"--global-batch", "8"}},
+       {"--dp must divide --global-batch", "8 % 3 = 2"}},
+      {{{"--tp", "2"}, {"--ffn", "24"}, {"--heads", "4"}, {"--kv-heads", "1"}},
+       {"--tp must divide --kv-heads", "1 % 2 = 1"}},
+      {{{"--tp", "2"}, {"--heads", "2"}, {"--kv-heads", "2"}, {"--ffn", "10"}},
+       {"cannot cut --ffn, 10, among --tp 2 ranks", "blocks of 10 elements", "2 parts of 5"}},
+      {{{"--tp", "2"}, {"--heads", "2"}, {"--kv-heads", "2"}, {"--head-dim", "6"}},
+       {"the width of all queries", "12, among --tp 2"}},
+      {{{"--tp", "2"}, {"--heads", "4"}, {"--kv-heads", "2"}, {"--head-dim", "8"}},
+       {"the width of all keys", "16, among --tp 2"}},
+      {{{"--tp", "2"}, {"--vocab", "257"}}, {"cannot cut --vocab, 257", "257 / 2"}},
+  };
+  for (const auto& [flags, parts] : refused) {
+    const std::string refusal = refusal_of_trees_with(flags);
+    EXPECT_THAT(refusal, StartsWith("--sums tree"));
+    for (const std::string& part : parts) EXPECT_THAT(refusal, HasSubstr(part));
+  }
+}
+
+TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
+  const std::pair<std::vector<test::Flag>, const char*> refused[] = {
+      {{{"--cp", "2"}}, "inside a sequence"},
+      {{{"--tp", "2"}, {"--sp", "on"}}, "inside a sequence"},
+      {{{"--experts", "4"}}, "which tokens an expert has"},
+      {{{"--tied-embeddings", ""}}, "two layers add to its gradient"},
+      {{{"--tp", "2"}, {"--qk-norm", ""}}, "tokens and heads"},
+      {{{"--attention", "mla"}, {"--kv-heads", "4"}}, "a part of their keys"},
+      {{{"--dp", "4"}, {"--zero", "1"}, {"--hybrid-shard", "2"}}, "nodes of ranks"},
+      {{{"--dp", "2"}, {"--compress", "int8"}}, "what travels is rounded"},
+      {{{"--dp", "2"}, {"--zero", "1"}, {"--offload", "optimizer"}}, "blocks of its own"},
+      {{{"--pp", "2"}, {"--schedule", "pipedream-async"}, {"--clip", "0"}}, "no tree joins"},
+      {{{"--optimizer", "muon"}}, "bring together in parts"},
+      {{{"--precision", "bf16"}}, "trees are of f32 and f64"},
+      {{{"--optimizer-state", "bf16"}}, "cut where shards are"},
+      {{{"--loss-scale", "1024"}}, "have no scale"},
+      {{{"--device", "emulated"}}, "Use --device cpu"},
+      {{{"--collectives", "native"}}, "an order of its own"},
+      {{{"--all-reduce", "ring"}}, "pairwise-tree"},
+      {{{"--dp", "2"}, {"--zero", "1"}, {"--reduce-scatter", "ring"}}, "pairwise-tree"},
+  };
+  for (const auto& [flags, reason] : refused) {
+    const std::string refusal = refusal_of_trees_with(flags);
+    EXPECT_THAT(refusal, HasSubstr(" does not go together with --sums tree: "));
+    EXPECT_THAT(refusal, HasSubstr(reason));
+  }
+}
+
+TEST(TreeSumsLimits, WhatHasNodesIsTaken) {
+  const std::vector<test::Flag> taken[] = {
+      {},
+      {{"--dp", "3"}, {"--global-batch", "12"}, {"--micro-batch", "2"}},
+      {{"--global-batch", "6"}, {"--micro-batch", "2"}},
+      {{"--tp", "2"}, {"--heads", "2"}, {"--kv-heads", "2"}, {"--ffn", "22"}, {"--head-dim", "18"}},
+      {{"--qk-norm", ""}},
+      {{"--all-reduce", "pairwise-tree"}},
+      {{"--dp", "4"}, {"--zero", "3"}, {"--global-batch", "12"}, {"--micro-batch", "1"}},
+      {{"--dp", "3"}, {"--zero", "3"}, {"--global-batch", "12"}, {"--micro-batch", "4"}},
+  };
+  for (const auto& flags : taken) EXPECT_EQ(refusal_of_trees_with(flags), "");
+}
+
+TEST(TreeSumsLimits, OnlyTwoOrdersOfSumsHaveNames) {
+  EXPECT_THAT(test::refusal_of({.model = {{"--sums", "exact"}}, .layout = {}}),
+              HasSubstr("It must be fast or tree"));
+}
+
+}  // namespace
+}  // namespace ultra::five_d

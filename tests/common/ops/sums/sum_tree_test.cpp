@@ -1,0 +1,156 @@
+#include "common/ops/sums/sum_tree.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "tests/support/expect_message.hpp"
+#include "tests/support/toolbox.hpp"
+
+namespace ultra::ops {
+namespace {
+
+template <class T>
+bool same_bits(T a, T b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+/// The sum by the tree's definition from above: the left half is the largest power of two of leaves.
+template <class T>
+T by_definition(std::span<const T> x, std::size_t leaf) {
+  if (x.size() <= leaf) {
+    T sum = 0;
+    for (const T each : x) sum += each;
+    return sum;
+  }
+  const std::size_t leaves = (x.size() + leaf - 1) / leaf;
+  std::size_t left = 1;
+  while (2 * left < leaves) left *= 2;
+  return by_definition(x.first(left * leaf), leaf) + by_definition(x.subspan(left * leaf), leaf);
+}
+
+class SumTreeTest : public test::RandomTest {
+ protected:
+  /// Numbers of very different sizes, whose sums are not exact.
+  template <class T>
+  std::vector<T> numbers(std::size_t count) {
+    std::vector<T> drawn(count);
+    for (T& x : drawn) {
+      x = static_cast<T>(std::ldexp(random.normal(), static_cast<int>(random.between(0, 20)) - 10));
+    }
+    return drawn;
+  }
+
+  /// Sums parts of `size` elements, each alone, and joins them by place.
+  template <class T>
+  T joined(const SumTree& tree, std::span<const T> x, std::size_t size) {
+    NodeCounter<T, std::plus<T>> counter{std::plus<T>()};
+    for (; !x.empty(); x = x.subspan(std::min(size, x.size()))) {
+      counter.add(tree.sum(x.first(std::min(size, x.size()))));
+    }
+    return counter.take();
+  }
+
+  template <class T>
+  void expect_same_bits_for_all_nodes() {
+    const SumTree tree = SumTree::of_axis(random.between(1, 400));
+    const auto x = numbers<T>(tree.leaf() * random.between(1, 300) + random.between(0, 3));
+    const std::span<const T> axis = x;
+    const T whole = tree.sum(axis);
+    EXPECT_TRUE(same_bits(whole, by_definition(axis, tree.leaf())));
+    for (std::size_t node = tree.leaf(); node < 2 * x.size(); node *= 2) {
+      EXPECT_TRUE(same_bits(joined(tree, axis, node), whole))
+          << x.size() << " elements in nodes of " << node << ", leaves of " << tree.leaf();
+    }
+  }
+};
+
+TEST_F(SumTreeTest, HalvesAnAxisDownToItsLeaf) {
+  const std::pair<std::size_t, std::size_t> leaves[] = {{1, 1},    {16, 16},   {17, 17},  {32, 16},
+                                                        {34, 17},  {96, 12},   {352, 11}, {128, 16},
+                                                        {768, 12}, {11008, 43}};
+  for (const auto& [axis, leaf] : leaves) EXPECT_EQ(SumTree::of_axis(axis).leaf(), leaf) << axis;
+  EXPECT_EQ(SumTree::of_axis(352).leaves(352), 32);
+  test::expect_message<ShapeError>([] { static_cast<void>(SumTree::of_axis(0)); }, {"0 elements"});
+}
+
+TEST_F(SumTreeTest, GivesTheSameBitsForAllSplitsIntoNodes) {
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    expect_same_bits_for_all_nodes<float>();
+    expect_same_bits_for_all_nodes<double>();
+  }
+}
+
+// Ranks whose micro-batches have one size, micro-batches whose sequences have another.
+TEST_F(SumTreeTest, GivesTheSameBitsForNodesOfNodes) {
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    const SumTree tree = SumTree::of_axis(16 << random.between(0, 3));
+    const std::size_t micro_batch = tree.leaf() << random.between(0, 3);
+    const std::size_t rank = micro_batch << random.between(0, 3);
+    const auto x = numbers<float>(rank * random.between(1, 7));
+    NodeCounter<float, std::plus<>> over_ranks{std::plus<>()};
+    for (std::size_t begin = 0; begin < x.size(); begin += rank) {
+      over_ranks.add(joined(tree, std::span(std::as_const(x)).subspan(begin, rank), micro_batch));
+    }
+    EXPECT_TRUE(same_bits(over_ranks.take(), tree.sum(std::span(std::as_const(x)))));
+  }
+}
+
+// The tests above can tell: parts that are no nodes, of the same numbers, give other bits.
+TEST_F(SumTreeTest, GivesOtherBitsForPartsThatAreNoNodes) {
+  const SumTree tree = SumTree::of_axis(16);
+  int different = 0;
+  for (int i = 0; i < 100; ++i) {
+    const auto x = numbers<float>(std::size_t{16} * 12);
+    const std::span<const float> axis = x;
+    if (!same_bits(joined(tree, axis, 16 * 3), tree.sum(axis))) ++different;
+  }
+  EXPECT_GT(different, 0);
+  EXPECT_THAT(tree.why_not(16 * 12, 4), testing::HasSubstr("found 4 parts of 48 elements"));
+}
+
+TEST_F(SumTreeTest, SaysWhichPartsAreNodes) {
+  const SumTree tree = SumTree::of_axis(352);  // leaves of 11
+  for (const std::size_t parts : {1U, 2U, 4U, 8U, 16U, 32U})
+    EXPECT_EQ(tree.why_not(352, parts), "");
+  for (const std::size_t parts : {1U, 3U, 6U, 12U, 24U}) EXPECT_EQ(tree.why_not(3 * 88, parts), "");
+  EXPECT_EQ(tree.why_not(352, 64),
+            "its sum is a tree over blocks of 11 elements, and each part must be 1, 2, 4, 8, ... "
+            "whole blocks; found 64 parts of 352 / 64 elements");
+  EXPECT_NE(tree.why_not(3 * 88, 2), "") << "12 blocks each";
+  EXPECT_NE(tree.why_not(352, 0), "");
+}
+
+TEST_F(SumTreeTest, JoinsOnceLessThanItHasNodesAndKeepsOneForEachBit) {
+  std::size_t joins = 0;
+  const auto deeper = [&](std::size_t left, std::size_t right) {
+    ++joins;
+    return std::max(left, right) + 1;
+  };
+  for (std::size_t nodes = 1; nodes <= 70; ++nodes) {
+    joins = 0;
+    NodeCounter<std::size_t, decltype(deeper)> counter(deeper);
+    for (std::size_t i = 1; i <= nodes; ++i) {
+      counter.add(0);
+      EXPECT_EQ(counter.kept(), static_cast<std::size_t>(std::popcount(i)));
+    }
+    EXPECT_EQ(counter.count(), nodes);
+    EXPECT_EQ(static_cast<double>(counter.take()), std::ceil(std::log2(nodes))) << nodes;
+    EXPECT_EQ(static_cast<double>(SumTree::of_axis(16).depth(16 * nodes)),
+              std::ceil(std::log2(nodes)));
+    EXPECT_EQ(joins, nodes - 1);
+    EXPECT_EQ(counter.count(), 0);
+  }
+  NodeCounter<int, std::plus<>> none{std::plus<>()};
+  EXPECT_THROW(static_cast<void>(none.take()), InternalError);
+}
+
+// A rank that has none of a token's terms adds 0: that must not turn a -0 of others into +0.
+TEST_F(SumTreeTest, HasNoNegativeZero) {
+  const SumTree tree = SumTree::of_axis(16);
+  const std::vector<float> zeros(100, -0.0F);
+  EXPECT_FALSE(std::signbit(tree.sum(std::span(zeros))));
+  EXPECT_EQ(tree.sum(std::span(zeros).first(0)), 0.0F);
+}
+
+}  // namespace
+}  // namespace ultra::ops
