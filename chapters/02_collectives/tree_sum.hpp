@@ -12,8 +12,8 @@ namespace ultra::collectives {
 
 /// @brief One addition: node `into` becomes its sum with node `from`, which is not used again.
 struct Join {
-  std::size_t into;
-  std::size_t from;
+  std::size_t into;  ///< the node that becomes the sum
+  std::size_t from;  ///< the node that is added to it
 
   bool operator==(const Join&) const = default;
 };
