@@ -30,7 +30,9 @@
 #include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
 #include "kernels/ladders/matmul/matmul_turned/matmul_turned.hpp"
+#include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/ladders/rows/rms_norm_bf16/rms_norm_bf16.hpp"
 #include "kernels/simt/executor.hpp"
 
 namespace ultra::kernels {
@@ -110,12 +112,17 @@ struct Table {
   decltype(attention_varlen::tiles_of_documents<kAny>)*
       attention_documents;  ///< rung 3 of attention_varlen
   decltype(attention_backward_varlen::tiles_of_documents<kAny>)*
-      attention_backward_documents;  ///< rung 1 of attention_backward_varlen
+      attention_backward_documents;                      ///< rung 1 of attention_backward_varlen
+  decltype(rms_norm::in_registers<kAny>)* rms_norm_f32;  ///< rung 4 of rms_norm
+  decltype(rms_norm_bf16::in_registers<kAny>)* rms_norm_bf16;  ///< rung 2 of rms_norm_bf16
   decltype(rms_norm_backward::two_stages<kAny>)*
-      rms_norm_backward_f32;                             ///< rung 3 of rms_norm_backward
-  decltype(swiglu::vectorised<kAny>)* swiglu_f32;        ///< rung 3 of swiglu
-  decltype(swiglu_bf16::vectorised<kAny>)* swiglu_bf16;  ///< rung 2 of swiglu_bf16
+      rms_norm_backward_f32;  ///< rung 3 of rms_norm_backward
+  decltype(rms_norm_backward::two_stages_bf16<kAny>)*
+      rms_norm_backward_bf16;                                        ///< the same, of bf16
+  decltype(swiglu::vectorised<kAny>)* swiglu_f32;                    ///< rung 3 of swiglu
+  decltype(swiglu_bf16::vectorised<kAny>)* swiglu_bf16;              ///< rung 2 of swiglu_bf16
   decltype(swiglu_backward::vectorised<kAny>)* swiglu_backward_f32;  ///< rung 3 of swiglu_backward
+  decltype(swiglu_backward::vectorised_bf16<kAny>)* swiglu_backward_bf16;  ///< the same, of bf16
   /// @}
 
   /// @name Rungs for devices of compute capability 9.0

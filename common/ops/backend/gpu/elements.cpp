@@ -7,6 +7,24 @@
 
 namespace ultra::ops::gpu {
 
+namespace {
+
+/// The operands of the ladder's gradients of swiglu.
+template <typename T>
+kernels::swiglu_backward::ProblemOf<T> gradients_of(const Tensor& d_gate, const Tensor& d_up,
+                                                    const Tensor& d_product, const Tensor& gate,
+                                                    const Tensor& up) {
+  return {.tokens = 1,
+          .ffn = checked_cast<int>(gate.numel()),
+          .d_product = elements<const T>(d_product),
+          .gate = elements<const T>(gate),
+          .up = elements<const T>(up),
+          .d_gate = elements<T>(d_gate),
+          .d_up = elements<T>(d_up)};
+}
+
+}  // namespace
+
 void KernelBackend::add(const Tensor& out, const Tensor& a, const Tensor& b) const {
   const auto launched = launch("add", {a, b}, {out});
   launched.kernels().add(target(out), source(a), source(b), out.numel(), launched.queue());
@@ -62,15 +80,12 @@ void KernelBackend::swiglu_backward(const Tensor& d_gate, const Tensor& d_up,
   const bool fits = ladder_fits_elements({d_gate, d_up, d_product, gate, up});
   const auto launched = launch("swiglu_backward", {d_product, gate, up}, {d_gate, d_up});
   if (fits && gate.dtype() == DType::kF32) {
-    launched.kernels().swiglu_backward_f32({.tokens = 1,
-                                            .ffn = checked_cast<int>(gate.numel()),
-                                            .d_product = elements<const float>(d_product),
-                                            .gate = elements<const float>(gate),
-                                            .up = elements<const float>(up),
-                                            .d_gate = elements<float>(d_gate),
-                                            .d_up = elements<float>(d_up)},
-                                           launched.queue());
-    return;
+    return launched.kernels().swiglu_backward_f32(
+        gradients_of<float>(d_gate, d_up, d_product, gate, up), launched.queue());
+  }
+  if (fits && gate.dtype() == DType::kBF16) {
+    return launched.kernels().swiglu_backward_bf16(
+        gradients_of<simt::bf16>(d_gate, d_up, d_product, gate, up), launched.queue());
   }
   launched.kernels().swiglu_backward({.d_gate = target(d_gate),
                                       .d_up = target(d_up),

@@ -9,13 +9,16 @@
 #include "common/base/numeric.hpp"
 #include "common/gpu/runtime.hpp"
 #include "kernels/ladders/attention/attention/attention.hpp"
+#include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
+#include "kernels/ladders/rows/rms_norm_bf16/rms_norm_bf16.hpp"
 #include "kernels/table/table.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
 
 constexpr std::size_t kAccessBytes = 16;
+static_assert(kernels::rms_norm_bf16::kLongestRow == kernels::rms_norm::kLongestRow);
 constexpr auto kMostElements = static_cast<std::size_t>(std::numeric_limits<int>::max());
 
 /// The ladders count in ints.
@@ -52,6 +55,12 @@ bool sees_up_to_own(const AttentionOptions& options) {
 bool mask_fits(const AttentionOptions& options) {
   if (!options.first_seen.empty()) return false;
   return options.mask == Mask::kNone || sees_up_to_own(options);
+}
+
+/// Whether the ladders of norms have a kernel for rows like those of x, and enough of them to start it.
+bool rows_fit(const Tensor& x, int longest) {
+  return (x.dtype() == DType::kF32 || x.dtype() == DType::kBF16) &&
+         x.size(-1) <= checked_cast<std::size_t>(longest) && x.numel() >= kLeastTile * kLeastTile;
 }
 
 /// Whether documents are long enough, in the mean, for tiles that begin where they do.
@@ -129,11 +138,14 @@ std::vector<std::int32_t> begins_of_documents(const AttentionOptions& options) {
   return begins;
 }
 
+bool ladder_fits_rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight) {
+  return rows_fit(x, kernels::rms_norm::kLongestRow) && ladder_fits_elements({y, x, weight});
+}
+
 bool ladder_fits_rms_norm_backward(const Tensor& d_x, const Tensor& d_y, const Tensor& x,
                                    const Tensor& weight) {
-  return x.dtype() == DType::kF32 &&
-         x.size(-1) <= std::size_t{kernels::rms_norm_backward::kLongestRow} &&
-         x.numel() >= kLeastTile * kLeastTile && ladder_fits_elements({d_x, d_y, x, weight});
+  return rows_fit(x, kernels::rms_norm_backward::kLongestRow) &&
+         ladder_fits_elements({d_x, d_y, x, weight});
 }
 
 bool ladder_fits_elements(std::initializer_list<Tensor> tensors) {

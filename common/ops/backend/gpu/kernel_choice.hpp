@@ -18,9 +18,11 @@
 /// |                    |                                                       | its backward, rung 2|
 /// |                    | bf16, packed documents of kLeastSequence tokens in    | attention_varlen, 3;|
 /// |                    | the mean                                              | its backward, rung 1|
-/// | rms_norm_backward  | f32, rows of at most 8192 elements                    | its rung 3          |
+/// | rms_norm           | f32 or bf16, rows of at most 16384 elements, at a     | rms_norm, rung 4;   |
+/// |                    | multiple of 16 bytes                                  | rms_norm_bf16, 2    |
+/// | rms_norm_backward  | likewise, rows of at most 8192 elements               | its rung 3          |
 /// | swiglu             | f32 or bf16, at a multiple of 16 bytes                | its top rung        |
-/// | swiglu_backward    | f32, likewise                                         | its rung 3          |
+/// | swiglu_backward    | likewise                                              | its rung 3          |
 /// | all else           | every shape, stride, position and element type        | kernels/generic       |
 ///
 /// Small problems stay with the generic kernels, which start sooner. So does AdamW: a rank that updates a
@@ -95,7 +97,10 @@ enum class AttentionWay { kPlain, kLadderF32, kLadderBf16, kHopperBf16, kDocumen
 ///         anything but the keys of its own document up to its own.
 [[nodiscard]] std::vector<std::int32_t> begins_of_documents(const AttentionOptions& options);
 
-/// @brief Whether the ladder's kernel for the gradients of rms_norm fits.
+/// @brief Whether the ladders' kernels for rms_norm fit: f32 or bf16, enough rows, and none too long.
+[[nodiscard]] bool ladder_fits_rms_norm(const Tensor& y, const Tensor& x, const Tensor& weight);
+
+/// @brief Whether those for its gradients do.
 [[nodiscard]] bool ladder_fits_rms_norm_backward(const Tensor& d_x, const Tensor& d_y,
                                                  const Tensor& x, const Tensor& weight);
 

@@ -39,6 +39,37 @@ void norm_backward_plainly(const RmsNormGradients& of) {
                                        launched.queue());
 }
 
+/// What a ladder's kernel of rms_norm takes, without what is added before it.
+template <typename Problem, typename T>
+Problem norm_of(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
+                const Tensor& weight, double epsilon) {
+  return {.rows = checked_cast<int>(reciprocal_rms.numel()),
+          .hidden = checked_cast<int>(x.size(-1)),
+          .epsilon = static_cast<float>(epsilon),
+          .x = elements<const T>(x),
+          .residual = nullptr,
+          .weight = elements<const T>(weight),
+          .h = nullptr,
+          .y = elements<T>(y),
+          .reciprocal_rms = elements<float>(reciprocal_rms)};
+}
+
+/// The operands of the ladder's gradients of rms_norm.
+template <typename T>
+kernels::rms_norm_backward::ProblemOf<T> gradients_of(const RmsNormGradients& of,
+                                                      const Tensor& d_weight,
+                                                      const Tensor& partials) {
+  return {.rows = checked_cast<int>(of.reciprocal_rms.numel()),
+          .hidden = checked_cast<int>(of.x.size(-1)),
+          .d_y = elements<const T>(of.d_y),
+          .x = elements<const T>(of.x),
+          .weight = elements<const T>(of.weight),
+          .reciprocal_rms = elements<const float>(of.reciprocal_rms),
+          .d_x = elements<T>(of.d_x),
+          .d_weight = elements<float>(d_weight),
+          .partial_d_weight = elements<float>(partials)};
+}
+
 /// The ladder's gradients of rms_norm, which overwrite.
 void norm_backward_by_ladder(const RmsNormGradients& of, const Tensor& d_weight) {
   const int rows = checked_cast<int>(of.reciprocal_rms.numel());
@@ -48,17 +79,13 @@ void norm_backward_by_ladder(const RmsNormGradients& of, const Tensor& d_weight)
       DType::kF32);
   const auto launched = launch("rms_norm_backward", {of.d_y, of.x, of.weight, of.reciprocal_rms},
                                {of.d_x, d_weight, partials});
-  launched.kernels().rms_norm_backward_f32(
-      {.rows = rows,
-       .hidden = checked_cast<int>(of.x.size(-1)),
-       .d_y = elements<const float>(of.d_y),
-       .x = elements<const float>(of.x),
-       .weight = elements<const float>(of.weight),
-       .reciprocal_rms = elements<const float>(of.reciprocal_rms),
-       .d_x = elements<float>(of.d_x),
-       .d_weight = elements<float>(d_weight),
-       .partial_d_weight = elements<float>(partials)},
-      launched.queue());
+  if (of.x.dtype() == DType::kBF16) {
+    launched.kernels().rms_norm_backward_bf16(gradients_of<simt::bf16>(of, d_weight, partials),
+                                              launched.queue());
+  } else {
+    launched.kernels().rms_norm_backward_f32(gradients_of<float>(of, d_weight, partials),
+                                             launched.queue());
+  }
 }
 
 /// The sizes of a look-up in a part of a table.
@@ -74,7 +101,18 @@ generic::Embedding look_up_of(const Tensor& part, const Tensor& tokens, std::siz
 
 void KernelBackend::rms_norm(const Tensor& y, const Tensor& reciprocal_rms, const Tensor& x,
                              const Tensor& weight, double epsilon) const {
+  const bool fits = ladder_fits_rms_norm(y, x, weight);
   const auto launched = launch("rms_norm", {x, weight}, {y, reciprocal_rms});
+  if (fits && x.dtype() == DType::kF32) {
+    return launched.kernels().rms_norm_f32(
+        norm_of<kernels::rms_norm::Problem, float>(y, reciprocal_rms, x, weight, epsilon),
+        launched.queue());
+  }
+  if (fits) {
+    return launched.kernels().rms_norm_bf16(
+        norm_of<kernels::rms_norm_bf16::Problem, simt::bf16>(y, reciprocal_rms, x, weight, epsilon),
+        launched.queue());
+  }
   launched.kernels().rms_norm({.rows = reciprocal_rms.numel(),
                                .hidden = x.size(-1),
                                .x = source(x),
@@ -92,12 +130,16 @@ void KernelBackend::rms_norm_backward(const Tensor& d_x, const Tensor& d_weight,
   if (!ladder_fits_rms_norm_backward(of.d_x, of.d_y, of.x, of.weight)) {
     return norm_backward_plainly(of);
   }
-  if (of.write == Write::kOverwrite && ladder_fits_elements({of.x, of.d_weight})) {
+  if (of.write == Write::kOverwrite && d_weight.dtype() == DType::kF32 &&
+      ladder_fits_elements({d_weight})) {
     return norm_backward_by_ladder(of, of.d_weight);
   }
   const Tensor own = Tensor::empty(x.device(), weight.shape(), DType::kF32);
   norm_backward_by_ladder(of, own);
-  if (write == Write::kOverwrite) return d_weight.copy_from(own);
+  if (write == Write::kOverwrite && d_weight.dtype() == DType::kF32) {
+    return d_weight.copy_from(own);
+  }
+  if (write == Write::kOverwrite) d_weight.fill(0.0);
   const auto launched = launch("rms_norm_backward_add", {own, d_weight}, {d_weight});
   launched.kernels().add(target(d_weight), source(d_weight), source(own), own.numel(),
                          launched.queue());

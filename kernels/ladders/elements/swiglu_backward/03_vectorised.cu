@@ -16,49 +16,65 @@ namespace {
 using namespace simt;
 
 constexpr int kThreads = 256;
-constexpr int kWidth = 4;
 
-__global__ void vectorised_kernel(const float* __restrict__ d_product,
-                                  const float* __restrict__ gate, const float* __restrict__ up,
-                                  float* __restrict__ d_gate, float* __restrict__ d_up, int count) {
-  using Floats = Pack<float, kWidth>;
-  const int packs = count / kWidth;
+// Elements of an access.
+template <typename T>
+constexpr int kWidth = 16 / sizeof(T);
+
+template <typename T>
+__global__ void vectorised_kernel(const T* __restrict__ d_product, const T* __restrict__ gate,
+                                  const T* __restrict__ up, T* __restrict__ d_gate,
+                                  T* __restrict__ d_up, int count) {
+  using Elements = Pack<T, kWidth<T>>;
+  const int packs = count / kWidth<T>;
   const int index = blockIdx.x * kThreads + threadIdx.x;
   if (branch(index < packs)) {
-    const Floats gradient = ldg(&reinterpret_cast<const Floats*>(d_product)[index]);
-    const Floats x = ldg(&reinterpret_cast<const Floats*>(gate)[index]);
-    const Floats factor = ldg(&reinterpret_cast<const Floats*>(up)[index]);
-    Floats of_gate;
-    Floats of_up;
+    const Elements gradients = ldg(&reinterpret_cast<const Elements*>(d_product)[index]);
+    const Elements gates = ldg(&reinterpret_cast<const Elements*>(gate)[index]);
+    const Elements factors = ldg(&reinterpret_cast<const Elements*>(up)[index]);
+    Elements of_gate;
+    Elements of_up;
 #pragma unroll
-    for (int i = 0; i < kWidth; ++i) {
-      const float s = sigmoid(x.values[i]);
-      of_gate.values[i] = d_gate_of(gradient.values[i], x.values[i], factor.values[i], s);
-      of_up.values[i] = d_up_of(gradient.values[i], x.values[i], s);
+    for (int i = 0; i < kWidth<T>; ++i) {
+      const float gradient = static_cast<float>(gradients.values[i]);
+      const float x = static_cast<float>(gates.values[i]);
+      const float s = sigmoid(x);
+      of_gate.values[i] = T(d_gate_of(gradient, x, static_cast<float>(factors.values[i]), s));
+      of_up.values[i] = T(d_up_of(gradient, x, s));
     }
-    stg(&reinterpret_cast<Floats*>(d_gate)[index], of_gate);
-    stg(&reinterpret_cast<Floats*>(d_up)[index], of_up);
-  } else if (const int rest = packs * kWidth + (index - packs); rest < count) {
-    const float gradient = ldg(&d_product[rest]);
-    const float x = ldg(&gate[rest]);
-    const float factor = ldg(&up[rest]);
+    stg(&reinterpret_cast<Elements*>(d_gate)[index], of_gate);
+    stg(&reinterpret_cast<Elements*>(d_up)[index], of_up);
+  } else if (const int rest = packs * kWidth<T> + (index - packs); rest < count) {
+    const float gradient = static_cast<float>(ldg(&d_product[rest]));
+    const float x = static_cast<float>(ldg(&gate[rest]));
+    const float factor = static_cast<float>(ldg(&up[rest]));
     const float s = sigmoid(x);
-    stg(&d_gate[rest], d_gate_of(gradient, x, factor, s));
-    stg(&d_up[rest], d_up_of(gradient, x, s));
+    stg(&d_gate[rest], T(d_gate_of(gradient, x, factor, s)));
+    stg(&d_up[rest], T(d_up_of(gradient, x, s)));
   }
+}
+
+template <typename T>
+void launch_vectorised(const ProblemOf<T>& problem, const Queue& queue) {
+  const int count = problem.tokens * problem.ffn;
+  launch(vectorised_kernel<T>,
+         {.name = "vectorised",
+          .grid = {.x = ceil_div(count / kWidth<T> + count % kWidth<T>, kThreads)},
+          .block = {.x = kThreads},
+          .queue = queue},
+         problem.d_product, problem.gate, problem.up, problem.d_gate, problem.d_up, count);
 }
 
 }  // namespace
 
 template <>
 void vectorised<kExecutor>(const Problem& problem, const Queue& queue) {
-  const int count = problem.tokens * problem.ffn;
-  launch(vectorised_kernel,
-         {.name = "vectorised",
-          .grid = {.x = ceil_div(count / kWidth + count % kWidth, kThreads)},
-          .block = {.x = kThreads},
-          .queue = queue},
-         problem.d_product, problem.gate, problem.up, problem.d_gate, problem.d_up, count);
+  launch_vectorised(problem, queue);
+}
+
+template <>
+void vectorised_bf16<kExecutor>(const ProblemOf<bf16>& problem, const Queue& queue) {
+  launch_vectorised(problem, queue);
 }
 
 }  // namespace ultra::kernels::swiglu_backward

@@ -9,27 +9,33 @@
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/executor.hpp"
+#include "kernels/simt/small_floats.cuh"
 
 /// @brief Gradients of SwiGLU's activation.
 namespace ultra::kernels::swiglu_backward {
 
 /// @brief Gradients of silu(gate) up; all matrices are contiguous.
-struct Problem {
+/// @tparam T  float, or what training keeps: bf16.
+template <typename T>
+struct ProblemOf {
   /// @brief Tokens.
   int tokens;
   /// @brief Elements of a row.
   int ffn;
   /// @brief [tokens, ffn], gradient of the product.
-  const float* d_product;
+  const T* d_product;
   /// @brief [tokens, ffn], from the forward pass.
-  const float* gate;
+  const T* gate;
   /// @brief [tokens, ffn], from the forward pass.
-  const float* up;
+  const T* up;
   /// @brief [tokens, ffn], written.
-  float* d_gate;
+  T* d_gate;
   /// @brief [tokens, ffn], written.
-  float* d_up;
+  T* d_up;
 };
+
+/// @brief What the rungs compute.
+using Problem = ProblemOf<float>;
 
 /// @brief Rung 1: a kernel for each gradient.
 template <simt::Executor executor>
@@ -42,5 +48,9 @@ void fused(const Problem& problem, const simt::Queue& queue);
 /// @brief Rung 3: the same with accesses of 16 bytes.
 template <simt::Executor executor>
 void vectorised(const Problem& problem, const simt::Queue& queue);
+
+/// @brief Rung 3 with bf16 in memory, eight elements an access, and fp32 in registers.
+template <simt::Executor executor>
+void vectorised_bf16(const ProblemOf<simt::bf16>& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::swiglu_backward

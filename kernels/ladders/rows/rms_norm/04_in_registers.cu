@@ -62,14 +62,15 @@ __global__ void __launch_bounds__(1024)
 
 template <int width>
 void launch_width(const Problem& problem, const Queue& queue) {
-  add<width>(problem, queue);
+  const bool adds = problem.residual != nullptr;
+  if (adds) add<width>(problem, queue);
   launch(in_registers_kernel<width>,
          {.name = "in_registers",
           .grid = {.x = static_cast<unsigned>(problem.rows)},
           .block = {.x = 32 * ceil_div(problem.hidden, 32 * kFloatsPerThread)},
           .queue = queue},
-         problem.h, problem.weight, problem.y, problem.reciprocal_rms, problem.hidden,
-         problem.epsilon);
+         adds ? problem.h : problem.x, problem.weight, problem.y, problem.reciprocal_rms,
+         problem.hidden, problem.epsilon);
 }
 
 }  // namespace

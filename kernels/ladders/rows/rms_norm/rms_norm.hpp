@@ -23,7 +23,7 @@ struct Problem {
   float epsilon;
   /// @brief [rows, hidden], what the layer before computed.
   const float* x;
-  /// @brief [rows, hidden], what it is added to.
+  /// @brief [rows, hidden], what it is added to; null for rung 4: nothing, and h is not written.
   const float* residual;
   /// @brief [hidden].
   const float* weight;

@@ -19,36 +19,37 @@ namespace {
 using namespace simt;
 
 // d_x of every gridDim.x-th row, and the sums of their d_weight.
-template <int width>
+template <typename T, int width>
 __global__ void __launch_bounds__(1024, 1)
-    rows_kernel(const float* __restrict__ d_y, const float* __restrict__ x,
-                const float* __restrict__ weight, const float* __restrict__ reciprocal_rms,
-                float* __restrict__ d_x, float* __restrict__ partial_d_weight, int rows,
-                int hidden) {
-  using Floats = Pack<float, width>;
-  constexpr int kPacks = kFloatsPerThread / width;
+    rows_kernel(const T* __restrict__ d_y, const T* __restrict__ x, const T* __restrict__ weight,
+                const float* __restrict__ reciprocal_rms, T* __restrict__ d_x,
+                float* __restrict__ partial_d_weight, int rows, int hidden) {
+  using Elements = Pack<T, width>;
+  constexpr int kPacks = kElementsPerThread / width;
   __shared__ float warp_sums[2][kMostWarps];  // in turn, as block_sum() asks
   const int step = blockDim.x * width;
   const int start = threadIdx.x * width;
-  Floats sums[kPacks] = {};
+  float sums[kPacks][width] = {};
 
   for (int row = blockIdx.x, turn = 0; row < rows; row += gridDim.x, turn ^= 1) {
     const std::size_t first = static_cast<std::size_t>(row) * hidden + start;
     const float reciprocal = ldg(&reciprocal_rms[row]);
-    Floats scaled[kPacks] = {};  // d_y weight
-    Floats values[kPacks] = {};
+    float scaled[kPacks][width] = {};  // d_y weight
+    Elements values[kPacks] = {};
     float dot = 0.0F;
 #pragma unroll
     for (int k = 0; k < kPacks; ++k) {
       if (start + k * step < hidden) {
-        scaled[k] = ldg(reinterpret_cast<const Floats*>(&d_y[first + k * step]));
-        values[k] = ldg(reinterpret_cast<const Floats*>(&x[first + k * step]));
-        const Floats scale = ldg(reinterpret_cast<const Floats*>(&weight[start + k * step]));
+        const Elements d_out = ldg(reinterpret_cast<const Elements*>(&d_y[first + k * step]));
+        values[k] = ldg(reinterpret_cast<const Elements*>(&x[first + k * step]));
+        const Elements scale = ldg(reinterpret_cast<const Elements*>(&weight[start + k * step]));
 #pragma unroll
         for (int i = 0; i < width; ++i) {
-          sums[k].values[i] += scaled[k].values[i] * values[k].values[i] * reciprocal;
-          scaled[k].values[i] *= scale.values[i];
-          dot += scaled[k].values[i] * values[k].values[i];
+          const float gradient = static_cast<float>(d_out.values[i]);
+          const float value = static_cast<float>(values[k].values[i]);
+          sums[k][i] += gradient * value * reciprocal;
+          scaled[k][i] = gradient * static_cast<float>(scale.values[i]);
+          dot += scaled[k][i] * value;
         }
       }
     }
@@ -58,19 +59,29 @@ __global__ void __launch_bounds__(1024, 1)
     for (int k = 0; k < kPacks; ++k) {
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        scaled[k].values[i] = reciprocal * (scaled[k].values[i] - values[k].values[i] * mean);
+        values[k].values[i] =
+            T(reciprocal * (scaled[k][i] - static_cast<float>(values[k].values[i]) * mean));
       }
       if (start + k * step < hidden) {
-        stg(reinterpret_cast<Floats*>(&d_x[first + k * step]), scaled[k]);
+        stg(reinterpret_cast<Elements*>(&d_x[first + k * step]), values[k]);
       }
     }
   }
 
+  // A pack of floats is at most 16 bytes: two of them for eight elements of bf16.
+  constexpr int kStored = width < 4 ? width : 4;
+  using Floats = Pack<float, kStored>;
   const std::size_t first = static_cast<std::size_t>(blockIdx.x) * hidden + start;
 #pragma unroll
   for (int k = 0; k < kPacks; ++k) {
     if (start + k * step < hidden) {
-      stg(reinterpret_cast<Floats*>(&partial_d_weight[first + k * step]), sums[k]);
+#pragma unroll
+      for (int i = 0; i < width; i += kStored) {
+        Floats part;
+#pragma unroll
+        for (int j = 0; j < kStored; ++j) part.values[j] = sums[k][i + j];
+        stg(reinterpret_cast<Floats*>(&partial_d_weight[first + k * step + i]), part);
+      }
     }
   }
 }
@@ -101,25 +112,24 @@ __global__ void columns_kernel(const float* __restrict__ partial_d_weight,
   }
 }
 
-template <int width>
-void launch_rows(const Problem& problem, const Queue& queue) {
-  launch(rows_kernel<width>,
+template <typename T, int width>
+void launch_rows(const ProblemOf<T>& problem, const Queue& queue) {
+  launch(rows_kernel<T, width>,
          {.name = "rows",
           .grid = {.x = static_cast<unsigned>(partials_of(problem.rows))},
-          .block = {.x = 32 * ceil_div(problem.hidden, 32 * kFloatsPerThread)},
+          .block = {.x = 32 * ceil_div(problem.hidden, 32 * kElementsPerThread)},
           .queue = queue},
          problem.d_y, problem.x, problem.weight, problem.reciprocal_rms, problem.d_x,
          problem.partial_d_weight, problem.rows, problem.hidden);
 }
 
-}  // namespace
-
-template <>
-void two_stages<kExecutor>(const Problem& problem, const Queue& queue) {
-  if (has_aligned_rows(problem.hidden)) {
-    launch_rows<4>(problem, queue);
+template <typename T>
+void launch_stages(const ProblemOf<T>& problem, const Queue& queue) {
+  constexpr int kWidth = 16 / sizeof(T);
+  if (problem.hidden % kWidth == 0) {
+    launch_rows<T, kWidth>(problem, queue);
   } else {
-    launch_rows<1>(problem, queue);
+    launch_rows<T, 1>(problem, queue);
   }
   launch(columns_kernel,
          {.name = "columns",
@@ -127,6 +137,18 @@ void two_stages<kExecutor>(const Problem& problem, const Queue& queue) {
           .block = {.x = kColumns, .y = kStrips},
           .queue = queue},
          problem.partial_d_weight, problem.d_weight, partials_of(problem.rows), problem.hidden);
+}
+
+}  // namespace
+
+template <>
+void two_stages<kExecutor>(const Problem& problem, const Queue& queue) {
+  launch_stages(problem, queue);
+}
+
+template <>
+void two_stages_bf16<kExecutor>(const ProblemOf<bf16>& problem, const Queue& queue) {
+  launch_stages(problem, queue);
 }
 
 }  // namespace ultra::kernels::rms_norm_backward

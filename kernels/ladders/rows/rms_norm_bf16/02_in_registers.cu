@@ -15,7 +15,7 @@ namespace {
 
 using namespace simt;
 
-template <int width>
+template <int width, bool adds>
 __global__ void __launch_bounds__(1024)
     in_registers_kernel(const bf16* __restrict__ x, const bf16* __restrict__ residual,
                         const bf16* __restrict__ weight, bf16* __restrict__ h, bf16* __restrict__ y,
@@ -35,7 +35,9 @@ __global__ void __launch_bounds__(1024)
     const int column = start + k * step;
     if (column < hidden) {
       held[k] = ldg(reinterpret_cast<const Elements*>(&x[first + column]));
-      others[k] = ldg(reinterpret_cast<const Elements*>(&residual[first + column]));
+      if constexpr (adds) {
+        others[k] = ldg(reinterpret_cast<const Elements*>(&residual[first + column]));
+      }
     }
   }
 
@@ -47,13 +49,14 @@ __global__ void __launch_bounds__(1024)
     if (column < hidden) {
 #pragma unroll
       for (int i = 0; i < width; ++i) {
-        const float sum =
-            static_cast<float>(held[k].values[i]) + static_cast<float>(others[k].values[i]);
-        held[k].values[i] = __float2bfloat16(sum);
+        if constexpr (adds) {
+          held[k].values[i] = __float2bfloat16(static_cast<float>(held[k].values[i]) +
+                                               static_cast<float>(others[k].values[i]));
+        }
         const float rounded = static_cast<float>(held[k].values[i]);
         squares += rounded * rounded;
       }
-      stg(reinterpret_cast<Elements*>(&h[first + column]), held[k]);
+      if constexpr (adds) stg(reinterpret_cast<Elements*>(&h[first + column]), held[k]);
     }
   }
 
@@ -80,7 +83,8 @@ __global__ void __launch_bounds__(1024)
 
 template <int width>
 void launch_width(const Problem& problem, const Queue& queue) {
-  launch(in_registers_kernel<width>,
+  const bool adds = problem.residual != nullptr;
+  launch(adds ? in_registers_kernel<width, true> : in_registers_kernel<width, false>,
          {.name = "in_registers",
           .grid = {.x = static_cast<unsigned>(problem.rows)},
           .block = {.x = 32 * ceil_div(problem.hidden, 32 * kElementsPerThread)},

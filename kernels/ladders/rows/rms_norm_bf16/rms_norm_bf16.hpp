@@ -22,7 +22,7 @@ struct Problem {
   float epsilon;
   /// @brief [rows, hidden], what the layer before computed.
   const simt::bf16* x;
-  /// @brief [rows, hidden], what it is added to.
+  /// @brief [rows, hidden], what it is added to; null for rung 2: nothing, and h is not written.
   const simt::bf16* residual;
   /// @brief [hidden].
   const simt::bf16* weight;

@@ -92,7 +92,7 @@ TEST_F(RmsNormBackwardLadder, AWarpPerRowAddsToNeighbours) {
 TEST_F(RmsNormBackwardLadder, TwoStagesReadOnceAndNeedNoAtomics) {
   const simt::Report report = counters_of("two_stages");
   EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).requests, 0U);
-  const std::uint64_t warps = kHidden / 32 / kernels::rms_norm_backward::kFloatsPerThread;
+  const std::uint64_t warps = kHidden / 32 / kernels::rms_norm_backward::kElementsPerThread;
   const std::uint64_t partials =
       static_cast<std::uint64_t>(kernels::rms_norm_backward::partials_of(kRows)) * kHidden / 8;
   // d_y, x and weight, a reciprocal for each warp of a row; then the partial sums.

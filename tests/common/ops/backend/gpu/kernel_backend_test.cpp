@@ -142,25 +142,35 @@ TEST_F(KernelBackendTest, AttentionOfAllWaysEqualsTheCpus) {
   }
 }
 
-TEST_F(KernelBackendTest, GradientsOfRmsNormEqualTheCpus) {
-  for (const Write write : {Write::kOverwrite, Write::kAccumulate}) {
-    const std::size_t rows = random.between(64, 100);
-    const Tensor x = numbers({rows, 68}, DType::kF32);
-    const Tensor weight = numbers({68}, DType::kF32);
-    const Tensor d_y = numbers(x.shape(), DType::kF32);
-    const Tensor d_weight = numbers({68}, DType::kF32);
-    const Tensor d_weight_there = there(d_weight);
-    const Tensor rms = rms_norm(x, weight, 1e-5).reciprocal_rms;
-    const Tensor found =
-        rms_norm_backward(there(d_y), there(x), there(weight), there(rms), d_weight_there, write);
-    const Tensor expected = rms_norm_backward(d_y, x, weight, rms, d_weight, write);
-    const double size = largest(d_y) * largest(x) * largest(weight) * largest(rms);
-    EXPECT_TRUE(all_near(found.to(cpu), expected,
-                         rounding_bound(DType::kF32, 68 + 8, 2.0 * size * largest(rms))));
-    EXPECT_TRUE(
-        all_near(d_weight_there.to(cpu), d_weight,
-                 rounding_bound(DType::kF32, count_of(rows + 2),
-                                count_of(rows) * largest(d_y) * largest(x) * largest(rms))));
+TEST_F(KernelBackendTest, RmsNormAndItsGradientsEqualTheCpus) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const Write write : {Write::kOverwrite, Write::kAccumulate}) {
+      const std::size_t rows = random.between(64, 100);
+      const std::size_t hidden = random.pick({std::size_t{68}, std::size_t{72}, std::size_t{67}});
+      const Tensor x = numbers({rows, hidden}, dtype);
+      const Tensor weight = numbers({hidden}, dtype);
+      const auto [y, rms] = rms_norm(x, weight, 1e-5);
+      const auto [y_there, rms_there] = rms_norm(there(x), there(weight), 1e-5);
+      const auto near = [&](const Tensor& found, const Tensor& expected, std::size_t terms,
+                            double size) {
+        EXPECT_TRUE(all_near(found.to(cpu), expected,
+                             rounding_bound(DType::kF32, count_of(terms), size) +
+                                 rounding_bound(expected.dtype(), 1, size)))
+            << to_string(dtype) << ", rows of " << hidden;
+      };
+      const double size = largest(x) * largest(weight) * largest(rms);
+      near(rms_there, rms, hidden + 4, largest(rms));
+      near(y_there, y, hidden + 8, size);
+      const Tensor d_y = numbers(x.shape(), dtype);
+      const Tensor d_weight = numbers({hidden}, random.pick({dtype, DType::kF32}));
+      const Tensor d_weight_there = there(d_weight);
+      const Tensor found =
+          rms_norm_backward(there(d_y), there(x), there(weight), there(rms), d_weight_there, write);
+      const Tensor expected = rms_norm_backward(d_y, x, weight, rms, d_weight, write);
+      near(found, expected, hidden + 8, 2.0 * size * largest(d_y) * largest(rms));
+      near(d_weight_there, d_weight, rows + 2,
+           count_of(rows) * largest(d_y) * largest(x) * largest(rms) + 1.0);
+    }
   }
 }
 

@@ -219,6 +219,23 @@ TEST_F(ChooseTest, WideAccessesNeedAlignedTensors) {
   EXPECT_FALSE(ladder_fits_elements({x.view({32, 32}).transpose(0, 1)}));
 }
 
+TEST_F(ChooseTest, NormsGoByTypesLengthsAndRows) {
+  const auto fits = [&](DType dtype, std::size_t rows, std::size_t hidden) {
+    const Tensor x = Tensor::empty(cpu, {rows, hidden}, dtype);
+    const Tensor weight = Tensor::empty(cpu, {hidden}, dtype);
+    return std::pair(ladder_fits_rms_norm(x, x, weight),
+                     ladder_fits_rms_norm_backward(x, x, x, weight));
+  };
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    EXPECT_EQ(fits(dtype, 64, 64), std::pair(true, true));
+    EXPECT_EQ(fits(dtype, 63, 64), std::pair(false, false));
+    EXPECT_EQ(fits(dtype, 2, 8193), std::pair(true, false));
+    EXPECT_EQ(fits(dtype, 2, 16385), std::pair(false, false));
+  }
+  EXPECT_EQ(fits(DType::kF64, 64, 64), std::pair(false, false));
+  EXPECT_EQ(fits(DType::kF16, 64, 64), std::pair(false, false));
+}
+
 TEST_F(ChooseTest, TheEmulatedDeviceHasItsKernelsAlone) {
   const Hardware hardware = hardware_of(Device::create(DeviceKind::kEmulated));
   EXPECT_FALSE(hardware.has_vendor_products);
