@@ -2,7 +2,11 @@
 /// @file
 /// Loads and stores of elements whose type is known when the kernel runs.
 
+#include <cstdint>
+#include <initializer_list>
+
 #include "kernels/generic/numbers.hpp"
+#include "kernels/simt/pack.cuh"
 #include "kernels/simt/simt.cuh"
 #include "kernels/simt/small_floats.cuh"
 
@@ -80,6 +84,87 @@ __device__ __forceinline__ void store(const Target& to, std::size_t index, Sum v
       return simt::stg(static_cast<simt::half*>(to.data) + index, narrow<simt::half>(value));
     default:
       return simt::stg(static_cast<float*>(to.data) + index, static_cast<float>(value));
+  }
+}
+
+/// @brief Elements that a thread takes at a time where all operands allow it: 16 bytes of f32.
+constexpr int kSeveral = 4;
+
+/// @brief Whether elements of f32 or two bytes begin where several can be read and written at a time, as
+/// well as those behind a multiple of kSeveral.
+inline bool come_in_several(std::initializer_list<Source> operands) {
+  for (const Source& of : operands) {
+    const std::size_t bytes = kSeveral * size_of(of.number);
+    if (of.number == Number::kF64 || of.number == Number::kI32 ||
+        reinterpret_cast<std::uintptr_t>(of.data) % bytes != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// @brief The elements from `index` on, as the type in which sums are kept, in one access.
+/// Requires: one element, or kSeveral at a place that come_in_several() allows.
+template <typename Sum, int count>
+__device__ __forceinline__ void load(const Source& from, std::size_t index, Sum (&values)[count]) {
+  const auto read = [&]<typename T>(const T* data) {
+    const auto pack = simt::ldg(reinterpret_cast<const simt::Pack<T, count>*>(data + index));
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      values[i] = widen(pack.values[i]);
+    }
+  };
+  if constexpr (count == 1) {
+    values[0] = load<Sum>(from, index);
+  } else if (from.number == Number::kBf16) {
+    read(static_cast<const simt::bf16*>(from.data));
+  } else if (from.number == Number::kF16) {
+    read(static_cast<const simt::half*>(from.data));
+  } else {
+    read(static_cast<const float*>(from.data));
+  }
+}
+
+/// @brief The elements of what is also written, likewise.
+template <typename Sum, int count>
+__device__ __forceinline__ void load(const Target& from, std::size_t index, Sum (&values)[count]) {
+  load(Source{from.number, from.data}, index, values);
+}
+
+/// @brief Writes the elements from `index` on, each rounded to its type, in one access.
+/// Requires: what load() does.
+template <typename Sum, int count>
+__device__ __forceinline__ void store(const Target& to, std::size_t index,
+                                      const Sum (&values)[count]) {
+  const auto write = [&]<typename T>(T* data) {
+    simt::Pack<T, count> pack;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      pack.values[i] = T(values[i]);
+    }
+    simt::stg(reinterpret_cast<simt::Pack<T, count>*>(data + index), pack);
+  };
+  if constexpr (count == 1) {
+    store(to, index, values[0]);
+  } else if (to.number == Number::kBf16) {
+    write(static_cast<simt::bf16*>(to.data));
+  } else if (to.number == Number::kF16) {
+    write(static_cast<simt::half*>(to.data));
+  } else {
+    write(static_cast<float*>(to.data));
+  }
+}
+
+/// @brief Calls body<n>(first) for the n elements that are this thread's: `width` of them, or one of
+/// those behind the last `width`.
+template <int width, typename Body>
+__device__ __forceinline__ void for_own_elements(std::size_t count, const Body& body) {
+  const std::size_t thread = global_thread();
+  const std::size_t packs = count / width;
+  if (thread < packs) {
+    body.template operator()<width>(thread * width);
+  } else if (const std::size_t rest = packs * width + (thread - packs); rest < count) {
+    body.template operator()<1>(rest);
   }
 }
 

@@ -1,4 +1,4 @@
-// A thread for each element; f32 or f64 inside.
+// A thread for each element, or for four where four can be read at a time; f32 or f64 inside.
 
 #include "kernels/generic/elements/elementwise.hpp"
 
@@ -26,21 +26,32 @@ struct AdamWConstants {
   T epsilon;
 };
 
-template <typename T>
+template <typename T, int width>
 __global__ void add_kernel(Target out, Source left, Source right, std::size_t count) {
-  const std::size_t index = global_thread();
-  if (index < count) {
-    const T term = load<T>(left, index);
-    store(out, index, term + load<T>(right, index));
-  }
+  for_own_elements<width>(count, [&]<int n>(std::size_t first) {
+    T terms[n];
+    T others[n];
+    load(left, first, terms);
+    load(right, first, others);
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      terms[i] += others[i];
+    }
+    store(out, first, terms);
+  });
 }
 
-template <typename T>
+template <typename T, int width>
 __global__ void scale_kernel(Target x, T factor, std::size_t count) {
-  const std::size_t index = global_thread();
-  if (index < count) {
-    store(x, index, load<T>(x, index) * factor);
-  }
+  for_own_elements<width>(count, [&]<int n>(std::size_t first) {
+    T values[n];
+    load(x, first, values);
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      values[i] *= factor;
+    }
+    store(x, first, values);
+  });
 }
 
 template <typename T>
@@ -101,16 +112,25 @@ AdamWConstants<T> constants_of(const AdamW& of) {
 template <>
 void add<kExecutor>(const Target& out, const Source& left, const Source& right, std::size_t count,
                     const Queue& queue) {
-  launch_each(sums_in_f64(out.number) ? add_kernel<double> : add_kernel<float>, "add", count, queue,
-              out, left, right, count);
+  if (come_in_several({out, left, right})) {
+    launch_each(add_kernel<float, kSeveral>, "add", count / kSeveral + count % kSeveral, queue, out,
+                left, right, count);
+  } else {
+    launch_each(sums_in_f64(out.number) ? add_kernel<double, 1> : add_kernel<float, 1>, "add",
+                count, queue, out, left, right, count);
+  }
 }
 
 template <>
 void scale<kExecutor>(const Target& x, double factor, std::size_t count, const Queue& queue) {
   if (sums_in_f64(x.number)) {
-    launch_each(scale_kernel<double>, "scale", count, queue, x, factor, count);
+    launch_each(scale_kernel<double, 1>, "scale", count, queue, x, factor, count);
+  } else if (come_in_several({x})) {
+    launch_each(scale_kernel<float, kSeveral>, "scale", count / kSeveral + count % kSeveral, queue,
+                x, static_cast<float>(factor), count);
   } else {
-    launch_each(scale_kernel<float>, "scale", count, queue, x, static_cast<float>(factor), count);
+    launch_each(scale_kernel<float, 1>, "scale", count, queue, x, static_cast<float>(factor),
+                count);
   }
 }
 

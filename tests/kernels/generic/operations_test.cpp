@@ -26,17 +26,100 @@ namespace {
 class PlainOperations : public PlainTest {};
 
 TEST_F(PlainOperations, ElementsAreAddedAndScaled) {
-  const std::size_t count = 301;
-  const auto left = eighths<double>("left", count);
-  const auto right = eighths<double>("right", count);
-  Checked<double> out("out", count);
-  add<kChecked>(target(out), source(left), source(right), count, {});
-  scale<kChecked>(target(out), 0.5, count, {});
-  const std::vector<double> x = values_of(left);
-  const std::vector<double> y = values_of(right);
-  const std::vector<double> found = values_of(out);
-  for (std::size_t i = 0; i < count; ++i) {
-    ASSERT_EQ(found[i], (x[i] + y[i]) / 2.0);
+  const auto check = [&]<class T, class Term>(T, Term, std::size_t first) {
+    const auto count = static_cast<std::size_t>(between(290, 301));
+    const auto left = eighths<T>("left", first + count);
+    const auto right = eighths<Term>("right", first + count);
+    Checked<T> out("out", std::vector<T>(first + count, T(0.0F)));
+    const Target part{number_of<T>(), out.data() + first};
+    add<kChecked>(part, {number_of<T>(), left.data() + first},
+                  {number_of<Term>(), right.data() + first}, count, {});
+    scale<kChecked>(part, 0.5, count, {});
+    const std::vector<double> x = values_of(left);
+    const std::vector<double> y = values_of(right);
+    const std::vector<double> found = values_of(out);
+    for (std::size_t i = 0; i < first + count; ++i) {
+      ASSERT_EQ(found[i], i < first ? 0.0 : (x[i] + y[i]) / 2.0) << i << " from " << first;
+    }
+  };
+  for (const std::size_t first : {std::size_t{0}, std::size_t{1}, std::size_t{4}}) {
+    check(double{}, double{}, first);
+    check(float{}, float{}, first);
+    check(float{}, simt::bf16{}, first);
+    check(simt::bf16{}, simt::bf16{}, first);
+    check(simt::half{}, simt::half{}, first);
+  }
+}
+
+// Eighths of eighths are exact in all types but bf16, whose rounding is that of each element alone.
+TEST_F(PlainOperations, RopeTurnsFourPairsAsItTurnsOne) {
+  const auto turned = [&]<class T>(T, std::size_t half, std::size_t first) {
+    const std::size_t seq = 5;
+    const std::size_t count = 2 * seq * 3 * 2 * half;
+    const auto table = eighths<float>("table", seq * half);
+    const auto x = eighths<T>("x", first + count);
+    Checked<T> found("found", x.download());
+    rope<kChecked>({.batch = 2,
+                    .seq = seq,
+                    .heads = 3,
+                    .half = half,
+                    .x = {number_of<T>(), found.data() + first},
+                    .cosines = source(table),
+                    .sines = source(table),
+                    .sign = 1,
+                    .positions = runs_of(std::vector<int>{0, 1, 2, 3, 4})},
+                   {});
+    const std::vector<double> before = values_of(x);
+    const std::vector<double> after = values_of(found);
+    const std::vector<double> angle = values_of(table);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::size_t pair = i % half;
+      const std::size_t lower = first + i / (2 * half) * 2 * half + pair;
+      const double turn = angle[i / (2 * half) / 3 % seq * half + pair];
+      const double other = i % (2 * half) < half ? -before[lower + half] : before[lower];
+      const double exact = (before[first + i] + other) * turn;
+      ASSERT_EQ(after[first + i], widened(T(static_cast<float>(exact)))) << i << " of " << half;
+    }
+  };
+  for (const std::size_t half : {std::size_t{4}, std::size_t{12}, std::size_t{6}}) {
+    for (const std::size_t first : {std::size_t{0}, std::size_t{1}}) {
+      turned(float{}, half, first);
+      turned(simt::bf16{}, half, first);
+      turned(simt::half{}, half, first);
+    }
+  }
+}
+
+TEST_F(PlainOperations, CrossEntropyReadsRowsOfEveryLength) {
+  const auto check = [&]<class T>(T, std::size_t vocab, double rounding) {
+    const auto logits = eighths<T>("logits", 2 * vocab);
+    Checked<T> gradient("gradient", logits.download());
+    const std::vector<int> wanted = {0, static_cast<int>(vocab) - 1};
+    const Checked<int> targets("targets", wanted);
+    Checked<double> loss("loss", 1);
+    Checked<double> scratch("scratch", 2);
+    cross_entropy<kChecked>({2, vocab, target(gradient), targets.data(), 2.0, loss.data(),
+                             Write::kOverwrite, scratch.data()},
+                            {});
+    const std::vector<double> x = values_of(logits);
+    const std::vector<double> found = values_of(gradient);
+    double expected = 0.0;
+    for (std::size_t row = 0; row < 2; ++row) {
+      double sum = 0.0;
+      for (std::size_t i = 0; i < vocab; ++i) sum += std::exp(x[row * vocab + i]);
+      const auto at = static_cast<std::size_t>(wanted[row]);
+      expected += (std::log(sum) - x[row * vocab + at]) / 2.0;
+      for (std::size_t i = 0; i < vocab; ++i) {
+        const double share = std::exp(x[row * vocab + i]) / sum - (i == at ? 1.0 : 0.0);
+        ASSERT_NEAR(found[row * vocab + i], share / 2.0, rounding) << i << " of " << vocab;
+      }
+    }
+    EXPECT_NEAR(loss.download().front(), expected, 1e-4) << vocab;
+  };
+  for (const int vocab : {1, 3, 4, 128, 4 * between(33, 80), 4 * between(33, 80) + 1}) {
+    check(float{}, static_cast<std::size_t>(vocab), 1e-5);
+    check(simt::bf16{}, static_cast<std::size_t>(vocab), 0.5 / 256);
+    check(simt::half{}, static_cast<std::size_t>(vocab), 0.5 / 2048);
   }
 }
 
