@@ -111,8 +111,8 @@ void differentiate_plainly(const AttentionGradients& gradients, const AttentionO
 Tensor heads_first(const Tensor& x) { return x.transpose(1, 2).clone(); }
 
 /// Room for the ladders' counterpart of x.
-Tensor room_heads_first(const Tensor& x) {
-  return Tensor::empty(x.device(), {x.size(0), x.size(2), x.size(1), x.size(3)}, x.dtype());
+Tensor room_heads_first(const Tensor& x, DType dtype) {
+  return Tensor::empty(x.device(), {x.size(0), x.size(2), x.size(1), x.size(3)}, dtype);
 }
 
 /// [batch, seq, heads, head_dim] as one sequence of all: [1, batch * seq, heads, head_dim].
@@ -156,7 +156,7 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
   const Tensor q = heads_first(in.query);
   const Tensor k = heads_first(in.key);
   const Tensor v = heads_first(in.value);
-  const Tensor o = room_heads_first(in.query);
+  const Tensor o = room_heads_first(in.query, result.output.dtype());
   {
     const auto launched = launch("attention", {q, k, v, begins}, {o, result.log_sum_exp});
     const auto problem = [&]<class Problem, class T>() {
@@ -173,7 +173,9 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
       return problem.template operator()<kernels::attention::Problem, float>();
     };
     const auto of_bf16 = [&] {
-      return problem.template operator()<kernels::attention_bf16::Problem, simt::bf16>();
+      auto of = problem.template operator()<kernels::attention_bf16::Problem, simt::bf16>();
+      if (o.dtype() == DType::kF32) of.wide_o = elements<float>(o);
+      return of;
     };
     if (way == AttentionWay::kLadderF32) {
       launched.kernels().attention_f32(of_f32(), launched.queue());
@@ -207,9 +209,10 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
   const Tensor v = heads_first(in.value);
   const Tensor o = heads_first(from.output);
   const Tensor d_o = heads_first(from.d_output);
-  const Tensor d_q = room_heads_first(in.query);
-  const Tensor d_k = room_heads_first(in.key);
-  const Tensor d_v = room_heads_first(in.key);
+  const DType dtype = gradients.d_query.dtype();
+  const Tensor d_q = room_heads_first(in.query, dtype);
+  const Tensor d_k = room_heads_first(in.key, dtype);
+  const Tensor d_v = room_heads_first(in.key, dtype);
   const Tensor& sums = from.log_sum_exp;
   const Tensor delta = Tensor::empty(sums.device(), sums.shape(), sums.dtype());
   const Tensor begins = upload_begins(in, way);
@@ -252,8 +255,14 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
       ordered.turns = elements<unsigned>(turns);
       launched.kernels().attention_backward_hopper(ordered, launched.queue());
     } else {
-      const auto of_bf16 =
+      auto of_bf16 =
           problem.template operator()<kernels::attention_backward_bf16::Problem, simt::bf16>();
+      if (dtype == DType::kF32) {
+        of_bf16.wide_o = elements<const float>(o);
+        of_bf16.wide_d_q = elements<float>(d_q);
+        of_bf16.wide_d_k = elements<float>(d_k);
+        of_bf16.wide_d_v = elements<float>(d_v);
+      }
       if (way == AttentionWay::kDocumentsBf16) {
         launched.kernels().attention_backward_documents(
             documents_of<kernels::attention_backward_varlen::Problem>(of_bf16, begins),
@@ -298,12 +307,13 @@ void KernelBackend::attention_backward(const AttentionGradients& gradients, cons
                                        const AttentionOptions& options) const {
   const AttentionOperands in{query, key, value, options};
   const BackwardInputs from{d_output, output, log_sum_exp};
-  const AttentionWay way =
-      choose_attention(hardware_of(query.device()), query, key, gradients.d_query.dtype(), options);
-  const bool one_type = d_output.dtype() == query.dtype() && output.dtype() == query.dtype();
-  if (way == AttentionWay::kPlain || !one_type) {
+  const DType result = gradients.d_query.dtype();
+  AttentionWay way = choose_attention(hardware_of(query.device()), query, key, result, options);
+  const bool fits = d_output.dtype() == query.dtype() && output.dtype() == result;
+  if (way == AttentionWay::kPlain || !fits) {
     return differentiate_plainly(gradients, in, from);
   }
+  if (result != query.dtype() && way == AttentionWay::kHopperBf16) way = AttentionWay::kLadderBf16;
   if (way == AttentionWay::kDocumentsBf16) return differentiate_documents(gradients, in, from);
   differentiate_by_ladder(gradients, in, from, way);
 }

@@ -107,13 +107,15 @@ AttentionWay choose_attention(const Hardware& hardware, const Tensor& query, con
   const std::size_t head_dim = query.size(3);
   const bool fits = query.size(1) == key.size(1) && query.size(1) >= kLeastSequence &&
                     head_dim <= std::size_t{kernels::attention::kMostHeadDim} &&
-                    is_countable(query.numel(), 1) && result == query.dtype();
+                    is_countable(query.numel(), 1);
   if (hardware.is_old || !fits) return AttentionWay::kPlain;
   const bool has_mask = mask_fits(options);
-  if (query.dtype() == DType::kF32 && head_dim % 4 == 0 && has_mask) {
+  if (query.dtype() == DType::kF32 && result == DType::kF32 && head_dim % 4 == 0 && has_mask) {
     return AttentionWay::kLadderF32;
   }
-  if (query.dtype() != DType::kBF16 || head_dim % 8 != 0) return AttentionWay::kPlain;
+  const bool has_result = result == DType::kBF16 || result == DType::kF32;
+  if (query.dtype() != DType::kBF16 || !has_result || head_dim % 8 != 0)
+    return AttentionWay::kPlain;
   if (!has_mask) {
     return documents_fit(options) ? AttentionWay::kDocumentsBf16 : AttentionWay::kPlain;
   }

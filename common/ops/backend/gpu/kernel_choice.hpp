@@ -13,9 +13,10 @@
 /// |                    | factors along depth or rows; on Hopper                | matmul_turned, 2    |
 /// | attention          | f32, heads of 4 n <= 128 elements, as many queries as | attention, rung 6;  |
 /// |                    | keys at the same positions, no documents              | its backward, rung 2|
-/// |                    | bf16 to bf16, heads of 8 n elements                   | attention_bf16, 3   |
+/// |                    | bf16 to bf16 or f32, heads of 8 n elements            | attention_bf16, 3;  |
+/// |                    |                                                       | its backward, rung 1|
 /// |                    | on Hopper                                             | attention_bf16, 5;  |
-/// |                    |                                                       | its backward, rung 2|
+/// |                    | and to bf16                                           | its backward, rung 2|
 /// |                    | bf16, packed documents of kLeastSequence tokens in    | attention_varlen, 3;|
 /// |                    | the mean                                              | its backward, rung 1|
 /// | rms_norm           | f32 or bf16, rows of at most 16384 elements, at a     | rms_norm, rung 4;   |

@@ -51,13 +51,7 @@ void launch_both(const Problem& problem, const Queue& queue) {
 
 template <>
 void tensor_cores<kExecutor>(const Problem& problem, const Queue& queue) {
-  const std::size_t rows = problem.shape.rows();
-  launch(delta_kernel,
-         {.name = "delta",
-          .grid = {.x = ceil_div(rows, kThreads / 32)},
-          .block = {.x = kThreads},
-          .queue = queue},
-         problem.o, problem.d_o, problem.delta, rows, problem.shape.head_dim);
+  launch_delta(problem, queue);
   if (problem.shape.head_dim <= 64) {
     launch_both<64>(problem, queue);
   } else {

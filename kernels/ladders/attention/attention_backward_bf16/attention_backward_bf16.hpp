@@ -41,6 +41,14 @@ struct Problem {
   simt::bf16* d_k;
   /// @brief The gradient of v, as v, written.
   simt::bf16* d_v;
+  /// @brief Null, or what rung 1 reads in place of o, in fp32.
+  const float* wide_o = nullptr;
+  /// @brief Null, or what rung 1 writes in place of d_q, in fp32: for sums of parts.
+  float* wide_d_q = nullptr;
+  /// @brief The same of d_k.
+  float* wide_d_k = nullptr;
+  /// @brief The same of d_v.
+  float* wide_d_v = nullptr;
 };
 
 /// @brief The same with the scratch of rung 2.

@@ -112,8 +112,9 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
     attention_bf16::pack_weights(packed, gradients);
     multiply_weights<kHeadDim>(d_k, packed, q_tile);
   }
-  store_rows<kHeadDim>(&problem.d_k[key_row * width], d_k, shape.scale, keys, width);
-  store_rows<kHeadDim>(&problem.d_v[key_row * width], d_v, 1.0F, keys, width);
+  store_rows<kHeadDim>(problem.d_k, problem.wide_d_k, key_row * width, d_k, shape.scale, keys,
+                       width);
+  store_rows<kHeadDim>(problem.d_v, problem.wide_d_v, key_row * width, d_v, 1.0F, keys, width);
 }
 
 // dq of 128 queries: rows are queries, columns keys.
@@ -183,7 +184,7 @@ __device__ __forceinline__ void differentiate_queries(const Problem& problem, co
     multiply_weights<kHeadDim>(d_q, packed, tiles.columns(stage, 0));
     stage = 1 - stage;
   }
-  store_rows<kHeadDim>(&problem.d_q[first], d_q, shape.scale, rows, width);
+  store_rows<kHeadDim>(problem.d_q, problem.wide_d_q, first, d_q, shape.scale, rows, width);
 }
 
 }  // namespace

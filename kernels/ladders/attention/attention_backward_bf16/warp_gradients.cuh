@@ -43,16 +43,19 @@ struct Tiles {
   }
 };
 
-// The two bf16 elements of a register, which are the upper halves of floats.
-__device__ __forceinline__ float low_of(unsigned pair) {
-  return __builtin_bit_cast(float, pair << 16);
+// Two neighbours of a row.
+__device__ __forceinline__ simt::Pack<float, 2> pair_at(const float* row, int column) {
+  return simt::ldg(reinterpret_cast<const simt::Pack<float, 2>*>(&row[column]));
 }
-__device__ __forceinline__ float high_of(unsigned pair) {
-  return __builtin_bit_cast(float, pair & 0xffff0000U);
+// The two bf16 elements of a register are the upper halves of floats.
+__device__ __forceinline__ simt::Pack<float, 2> pair_at(const simt::bf16* row, int column) {
+  const unsigned pair = simt::ldg(reinterpret_cast<const unsigned*>(&row[column]));
+  return {__builtin_bit_cast(float, pair << 16), __builtin_bit_cast(float, pair & 0xffff0000U)};
 }
 
 // delta = rowsum(d_o * o): a warp per row, the lanes two elements apart.
-__global__ void delta_kernel(const simt::bf16* __restrict__ o, const simt::bf16* __restrict__ d_o,
+template <typename T>
+__global__ void delta_kernel(const T* __restrict__ o, const simt::bf16* __restrict__ d_o,
                              float* __restrict__ delta, std::size_t rows, int head_dim) {
   const std::size_t row = std::size_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
   if (row >= rows) {
@@ -61,14 +64,28 @@ __global__ void delta_kernel(const simt::bf16* __restrict__ o, const simt::bf16*
   const int lane = threadIdx.x % 32;
   float sum = 0.0F;
   for (int d = 2 * lane; d < head_dim; d += 64) {
-    const unsigned output = simt::ldg(reinterpret_cast<const unsigned*>(&o[row * head_dim + d]));
-    const unsigned gradient =
-        simt::ldg(reinterpret_cast<const unsigned*>(&d_o[row * head_dim + d]));
-    sum += low_of(output) * low_of(gradient) + high_of(output) * high_of(gradient);
+    const simt::Pack<float, 2> output = pair_at(&o[row * head_dim], d);
+    const simt::Pack<float, 2> gradient = pair_at(&d_o[row * head_dim], d);
+    sum += output.values[0] * gradient.values[0] + output.values[1] * gradient.values[1];
   }
   sum = simt::warp_sum(sum);
   if (lane == 0) {
     simt::stg(&delta[row], sum);
+  }
+}
+
+void launch_delta(const Problem& problem, const simt::Queue& queue) {
+  const std::size_t rows = problem.shape.rows();
+  const simt::Config config = {.name = "delta",
+                               .grid = {.x = simt::ceil_div(rows, kThreads / 32)},
+                               .block = {.x = kThreads},
+                               .queue = queue};
+  if (problem.wide_o != nullptr) {
+    simt::launch(delta_kernel<float>, config, problem.wide_o, problem.d_o, problem.delta, rows,
+                 problem.shape.head_dim);
+  } else {
+    simt::launch(delta_kernel<simt::bf16>, config, problem.o, problem.d_o, problem.delta, rows,
+                 problem.shape.head_dim);
   }
 }
 
@@ -77,23 +94,33 @@ __device__ __forceinline__ float gradient_of(float weight, float gradient, float
   return weight * (gradient - delta);
 }
 
-// Stores 16 rows of a warp in bf16, two elements at once. `rows`: of the block until the sequence's end.
-template <int kHeadDim>
-__device__ __forceinline__ void store_rows(simt::bf16* target, const Sums<kHeadDim>& sums,
-                                           float factor, int rows, int columns) {
+// Stores 16 rows of a warp, two elements at once. `rows`: of the block until the sequence's end.
+template <int kHeadDim, typename T>
+__device__ __forceinline__ void store_rows(T* target, const Sums<kHeadDim>& sums, float factor,
+                                           int rows, int columns) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = attention_bf16::first_warp_row<1>() + attention_bf16::lane_group() + half * 8;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
       if (row < rows && n * 8 < columns) {
-        simt::bf16* const pair =
-            &target[row * columns + n * 8 + 2 * attention_bf16::lane_in_group()];
-        const unsigned values =
-            simt::pack_bf16(sums[0][n][2 * half] * factor, sums[0][n][2 * half + 1] * factor);
-        simt::stg(reinterpret_cast<unsigned*>(pair), values);
+        attention_bf16::store_pair(
+            &target[row * columns + n * 8 + 2 * attention_bf16::lane_in_group()],
+            sums[0][n][2 * half] * factor, sums[0][n][2 * half + 1] * factor);
       }
     }
+  }
+}
+
+// The same where there is room for fp32, or else for bf16.
+template <int kHeadDim>
+__device__ __forceinline__ void store_rows(simt::bf16* narrow, float* wide, std::size_t place,
+                                           const Sums<kHeadDim>& sums, float factor, int rows,
+                                           int columns) {
+  if (wide != nullptr) {
+    store_rows<kHeadDim>(&wide[place], sums, factor, rows, columns);
+  } else {
+    store_rows<kHeadDim>(&narrow[place], sums, factor, rows, columns);
   }
 }
 

@@ -63,13 +63,7 @@ void launch_both(const Varlen& problem, const Queue& queue) {
 
 template <>
 void tiles_of_documents<kExecutor>(const Varlen& problem, const Queue& queue) {
-  const std::size_t rows = problem.pack.shape.rows();
-  launch(delta_kernel,
-         {.name = "delta",
-          .grid = {.x = ceil_div(rows, kThreads / 32)},
-          .block = {.x = kThreads},
-          .queue = queue},
-         problem.pack.o, problem.pack.d_o, problem.pack.delta, rows, problem.pack.shape.head_dim);
+  launch_delta(problem.pack, queue);
   if (problem.pack.shape.head_dim <= 64) {
     launch_both<64>(problem, queue);
   } else {

@@ -9,6 +9,7 @@
 #include "kernels/ladders/attention/attention_bf16/attention_bf16.hpp"
 #include "kernels/simt/fast_math.cuh"
 #include "kernels/simt/matrix_tiles.cuh"
+#include "kernels/simt/pack.cuh"
 #include "kernels/simt/simt.cuh"
 
 namespace ultra::kernels::attention_bf16 {
@@ -248,7 +249,15 @@ __device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][k
   }
 }
 
-// Divides by the sums and stores o in bf16, two elements at once, and lse.
+// Stores two neighbours of a row.
+__device__ __forceinline__ void store_pair(bf16* target, float left, float right) {
+  simt::stg(reinterpret_cast<unsigned*>(target), simt::pack_bf16(left, right));
+}
+__device__ __forceinline__ void store_pair(float* target, float left, float right) {
+  simt::stg(reinterpret_cast<simt::Pack<float, 2>*>(target), {left, right});
+}
+
+// Divides by the sums and stores o, two elements at once, and lse.
 template <int kHeadDim, int kTilesOfRows>
 __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSite& site,
                                            const float (&output)[kTilesOfRows][kHeadDim / 8][4],
@@ -270,10 +279,14 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSi
 #pragma unroll
         for (int n = 0; n < kHeadDim / 8; ++n) {
           if (n * 8 < shape.head_dim) {
-            bf16* const target = &problem.o[row * shape.head_dim + n * 8 + 2 * lane_in_group()];
-            const unsigned pair = simt::pack_bf16(output[m][n][2 * half] * factor,
-                                                  output[m][n][2 * half + 1] * factor);
-            simt::stg(reinterpret_cast<unsigned*>(target), pair);
+            const std::size_t place = row * shape.head_dim + n * 8 + 2 * lane_in_group();
+            const float left = output[m][n][2 * half] * factor;
+            const float right = output[m][n][2 * half + 1] * factor;
+            if (problem.wide_o != nullptr) {
+              store_pair(&problem.wide_o[place], left, right);
+            } else {
+              store_pair(&problem.o[place], left, right);
+            }
           }
         }
       }

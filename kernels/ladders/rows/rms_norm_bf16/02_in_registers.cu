@@ -16,7 +16,7 @@ namespace {
 using namespace simt;
 
 template <int width, bool adds>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(1024, 1)
     in_registers_kernel(const bf16* __restrict__ x, const bf16* __restrict__ residual,
                         const bf16* __restrict__ weight, bf16* __restrict__ h, bf16* __restrict__ y,
                         float* __restrict__ reciprocal_rms, int hidden, float epsilon) {

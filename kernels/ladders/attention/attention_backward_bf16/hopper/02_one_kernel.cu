@@ -324,13 +324,7 @@ void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
 template <>
 void one_kernel<simt::kExecutor>(const OrderedProblem& problem, const simt::Queue& queue) {
   expect_hopper("rung 1 runs on any GPU since the A100");
-  const std::size_t rows = problem.shape.rows();
-  simt::launch(delta_kernel,
-               {.name = "delta",
-                .grid = {.x = simt::ceil_div(rows, kThreads / 32)},
-                .block = {.x = kThreads},
-                .queue = queue},
-               problem.o, problem.d_o, problem.delta, rows, problem.shape.head_dim);
+  launch_delta(problem, queue);
   const std::size_t turns = turns_of(problem.shape);
   simt::launch(clear_kernel,
                {.name = "clear",

@@ -57,7 +57,8 @@ class KernelBackendTest : public DeviceBackendTest {
   }
 
   void check_attention(DType dtype, std::size_t seq, std::size_t kv_heads, std::size_t head_dim,
-                       std::size_t document = 0);
+                       std::size_t document = 0,
+                       AttentionSums sums_of_results = AttentionSums::kRounded);
 };
 
 TEST_F(KernelBackendTest, ProductsOfAllWaysEqualTheCpus) {
@@ -81,7 +82,8 @@ TEST_F(KernelBackendTest, ProductsOfF64AreWithinMinus12) {
 
 /// @param document  tokens of the shortest one that is packed in either sequence; 0: none is.
 void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_t kv_heads,
-                                        std::size_t head_dim, std::size_t document) {
+                                        std::size_t head_dim, std::size_t document,
+                                        AttentionSums sums_of_results) {
   const std::size_t heads = kv_heads * random.pick({std::size_t{1}, std::size_t{2}});
   const Tensor query = numbers({2, seq, heads, head_dim}, dtype);
   const Tensor key = numbers({2, seq, kv_heads, head_dim}, dtype);
@@ -99,7 +101,8 @@ void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_
                                  .scale = 1.0 / std::sqrt(count_of(head_dim)),
                                  .query_positions = positions,
                                  .key_positions = positions,
-                                 .first_seen = first_seen};
+                                 .first_seen = first_seen,
+                                 .sums = sums_of_results};
   const AttentionResult expected = attention(query, key, value, options);
   const AttentionResult found = attention(there(query), there(key), there(value), options);
   // Scores of size |q||k| scale: 10 of normal numbers' is plenty. exp turns a score's absolute error
@@ -132,6 +135,14 @@ TEST_F(KernelBackendTest, AttentionOfPackedDocumentsEqualsTheCpus) {
   for (const std::size_t head_dim : {std::size_t{24}, std::size_t{128}}) {
     check_attention(DType::kBF16, random.between(130, 300),
                     random.pick({std::size_t{1}, std::size_t{2}}), head_dim, 20);
+  }
+}
+
+TEST_F(KernelBackendTest, AttentionInPartsEqualsTheCpus) {
+  for (const std::size_t head_dim : {std::size_t{24}, std::size_t{128}}) {
+    check_attention(DType::kBF16, random.between(130, 300),
+                    random.pick({std::size_t{1}, std::size_t{2}}), head_dim,
+                    random.pick({std::size_t{0}, std::size_t{20}}), AttentionSums::kWide);
   }
 }
 
