@@ -1,5 +1,5 @@
-# Mistakes: tests/mistakes/NN_name/FILE/NAME.patch is a classic wrong answer, as a patch on the solution
-# FILE. The exercise's check must catch it: exit code 1 and the hint that the patch names
+# Mistakes: tests/mistakes/NN_name/FILE.patches has classic wrong answers, as patches on the solution FILE,
+# each below its `Name: `. The exercise's check must catch each: exit code 1 and the hint that the patch names
 # (tools/mistakes.py). Names are unique in a chapter.
 #
 # All mistakes of an exercise share one check, which loads the code that it tests:
@@ -10,12 +10,17 @@
 # All mistakes; apart from `all`, because only `./workbook test` needs them.
 add_custom_target(mistakes)
 
-# Which solution a patch changes: the file name in its `--- ` line.
-function(ultra_patched_file out patch)
-  file(STRINGS ${patch} line REGEX "^--- " LIMIT_COUNT 1)
-  string(REGEX REPLACE "^--- ([^\t ]+).*" "\\1" path "${line}")
-  get_filename_component(name "${path}" NAME)
-  set(${out} "${name}" PARENT_SCOPE)
+# The files of mistakes of a chapter, one to an exercise.
+function(ultra_files_of_mistakes out chapter)
+  file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mistakes/${chapter}/*.patches)
+  set(${out} ${files} PARENT_SCOPE)
+endfunction()
+
+# The names of the mistakes in a file of them.
+function(ultra_names_of_mistakes out patches)
+  file(STRINGS ${patches} names REGEX "^Name: ")
+  list(TRANSFORM names REPLACE "^Name: +" "")
+  set(${out} ${names} PARENT_SCOPE)
 endfunction()
 
 # The objects of one mistake, from those of its exercise.
@@ -55,21 +60,20 @@ function(ultra_provider_libraries out chapter file)
   set(${out} ${libraries} PARENT_SCOPE)
 endfunction()
 
-# The mistakes of one exercise: ultra_mistakes_of_exercise(NN_name solution.cpp "${own}" patches...)
-function(ultra_mistakes_of_exercise chapter solution own)
+# The mistakes of one exercise.
+function(ultra_mistakes_of_exercise chapter solution patches own)
   get_filename_component(file ${solution} NAME_WE)
   get_filename_component(file_name ${solution} NAME)
   set(name ${chapter}.${file})
   set(tool Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/mistakes.py)
-  set(mistakes ${ARGN})
-  list(TRANSFORM mistakes REPLACE ".*/(.+)\\.patch$" "\\1")
+  ultra_names_of_mistakes(mistakes ${patches})
 
   set(folder ${CMAKE_BINARY_DIR}/generated/mistakes/${chapter})
   set(mistaken ${mistakes})
   list(TRANSFORM mistaken REPLACE "(.+)" "${folder}/\\1/${file_name}")
   add_custom_command(OUTPUT ${mistaken}
-    COMMAND ${tool} apply ${solution} ${folder} ${ARGN}
-    DEPENDS ${CMAKE_SOURCE_DIR}/tools/mistakes.py ${solution} ${ARGN}
+    COMMAND ${tool} apply ${patches} ${solution} ${folder}
+    DEPENDS ${CMAKE_SOURCE_DIR}/tools/mistakes.py ${solution} ${patches}
     COMMENT "Applying the mistakes of ${name}" VERBATIM)
   ultra_simt_expand(sources HOST ${mistaken})
   # A mistake may leave something unused: that is not what its test is about.
@@ -93,9 +97,9 @@ function(ultra_mistakes_of_exercise chapter solution own)
   set_target_properties(${name}.mistakes ${name}.providers PROPERTIES EXCLUDE_FROM_ALL ON)
   add_dependencies(mistakes ${name}.mistakes)
 
-  foreach(patch mistake IN ZIP_LISTS ARGN mistakes)
+  foreach(mistake IN LISTS mistakes)
     set(test mistake.${chapter}.${mistake})
-    add_test(NAME ${test} COMMAND ${tool} expect ${patch} $<TARGET_FILE:${name}.mistakes>
+    add_test(NAME ${test} COMMAND ${tool} expect ${patches} ${mistake} $<TARGET_FILE:${name}.mistakes>
       ${CMAKE_BINARY_DIR}/tests/mistakes/${chapter}/${mistake})
     set_tests_properties(${test} PROPERTIES LABELS mistakes SKIP_RETURN_CODE 5)
     ultra_limit_test(${test} ${ULTRA_CHECK_SECONDS})
@@ -103,22 +107,17 @@ function(ultra_mistakes_of_exercise chapter solution own)
 endfunction()
 
 function(ultra_mistakes chapter own)
-  file(GLOB patches CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/mistakes/${chapter}/*/*.patch)
+  ultra_files_of_mistakes(files ${chapter})
   ultra_exercise_files(solutions ${chapter})
-  foreach(patch IN LISTS patches)
-    # The target of a mistake follows from the patch's text: configure again when it changes.
-    set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${patch})
-    ultra_patched_file(file_name ${patch})
-    if(NOT "${CMAKE_SOURCE_DIR}/solutions/${chapter}/${file_name}" IN_LIST solutions)
-      message(FATAL_ERROR "${patch}: its `--- ` line must name a file of solutions/${chapter}, "
-        "found '${file_name}'")
+  foreach(patches IN LISTS files)
+    # The mistakes follow from the file's text: configure again when it changes.
+    set_property(DIRECTORY ${CMAKE_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${patches})
+    get_filename_component(file ${patches} NAME_WE)
+    set(solution ${solutions})
+    list(FILTER solution INCLUDE REGEX "/${file}\\.(cpp|cu)$")
+    if(NOT solution)
+      message(FATAL_ERROR "${patches}: there is no solutions/${chapter}/${file}.cpp or .cu")
     endif()
-    list(APPEND patches_${file_name} ${patch})
-  endforeach()
-  foreach(solution IN LISTS solutions)
-    get_filename_component(file_name ${solution} NAME)
-    if(patches_${file_name})
-      ultra_mistakes_of_exercise(${chapter} ${solution} "${own}" ${patches_${file_name}})
-    endif()
+    ultra_mistakes_of_exercise(${chapter} ${solution} ${patches} "${own}")
   endforeach()
 endfunction()

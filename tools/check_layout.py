@@ -13,6 +13,7 @@ from source_files import ROOT, cpp_files, repository_files
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "exercises"))
 import catalog  # noqa: E402  (a folder of plain modules, not a package)
+import mistakes  # noqa: E402  (beside this file)
 
 # What each module of common/ may include directly; what those may include follows from it.
 MODULE_USES = {
@@ -84,20 +85,27 @@ def exercise_faults(files):
 
 
 def mistake_faults(files):
-    """A mistake must name the exercise whose solution it changes: alone in that one's folder, or in a file of many."""
-    files_of = {exercise.id: exercise.solution_path for exercise in catalog.all_exercises()}
+    """A mistake names the exercise whose solution it changes, and stands in the file of that exercise or chapter."""
+    solutions = {exercise.id: pathlib.PurePosixPath(exercise.solution_path) for exercise in catalog.all_exercises()}
     for path in files:
-        if path.parts[:2] not in (("tests", "mistakes"), ("tests", "mutations")) or ".patch" not in path.suffix:
+        folder = path.parts[1] if path.parts[0] == "tests" else ""
+        if folder not in ("mistakes", "mutations") or (folder == "mutations" and path.suffix != ".patches"):
             continue
-        for patch in re.split(r"^(?=Name: )", read(path), flags=re.MULTILINE):
-            named = re.search(r"^Exercise: *(\S+)", patch, re.MULTILINE)
-            changed = re.search(r"^--- \S*?(solutions/\S+)", patch, re.MULTILINE)
-            expected = files_of.get(named.group(1)) if named else None
-            if patch and (not changed or expected != changed.group(1)):
+        try:
+            found = mistakes.parsed(read(path))
+        except ValueError as error:
+            yield path, str(error)
+            continue
+        for mistake in found:
+            solution = solutions.get(mistake.exercise)
+            if str(solution) != mistake.solution:
                 yield path, ("its `Exercise:` and the solution in its `--- ` line "
-                             f"do not belong together: '{patch.splitlines()[0]}'")
-            elif patch and path.suffix == ".patch" and path.parent.name != pathlib.PurePath(expected).stem:
-                yield path, f"must stand in tests/mistakes/{path.parts[2]}/{pathlib.PurePath(expected).stem}/"
+                             f"do not belong together: '{mistake.name}'")
+                continue
+            parts = solution.parts[1:2] if folder == "mutations" else (solution.parts[1], solution.stem)
+            place = pathlib.PurePosixPath("tests", folder, *parts).with_suffix(".patches")
+            if path != place:
+                yield path, f"'{mistake.name}' must stand in {place}"
 
 
 # --- Module boundaries ---------------------------------------------------------------------------

@@ -1,16 +1,19 @@
-"""Classic wrong answers: applies tests/mistakes/NN_name/FILE/NAME.patch and proves that it is caught.
+"""Classic wrong answers: applies those of tests/mistakes/NN_name/FILE.patches and proves that each is caught.
 
-    mistakes.py apply SOLUTION FOLDER PATCH...   the solution with each mistake: FOLDER/NAME/ and its name
-    mistakes.py called FILE OBJECT...            what the objects call of ours, as options of the linker
-    mistakes.py expect PATCH EXECUTABLE FOLDER   the check must fail, with the hint, when it loads
-                                                 the solution with the mistake, FOLDER/libprovider.so
+    mistakes.py apply PATCHES SOLUTION FOLDER          the solution with each mistake: FOLDER/NAME/ and its name
+    mistakes.py called FILE OBJECT...                  what the objects call of ours, as options of the linker
+    mistakes.py expect PATCHES NAME EXECUTABLE FOLDER  the check must fail, with the hint, when it loads
+                                                       the solution with the mistake, FOLDER/libprovider.so
 
-A patch starts with three header lines, then a unified diff against the solution:
+A file of patches has them one after the other. Each starts with four header lines, then a unified diff against
+the solution:
+    Name: a name that no other mistake of the chapter has
     Exercise: 01.2
     Mistake: what is wrong, in one line
     Hint: the text that the check must print
 """
 
+import dataclasses
 import os
 import pathlib
 import re
@@ -21,20 +24,54 @@ from source_files import ROOT
 
 FAILED = 1  # the exit code of a check that failed (tests/support/exercise_main.cpp)
 SKIPPED = 5
+HEADER = ("Name", "Exercise", "Mistake", "Hint")
 
 
-def fields_of(patch):
-    """The fields of a patch's header, from its text."""
-    return dict(re.findall(r"^(Name|Exercise|Mistake|Hint): *(.+)$", patch.split("\n--- ", 1)[0], re.MULTILINE))
+@dataclasses.dataclass(frozen=True)
+class Mistake:
+    """One of a file of patches."""
+
+    name: str
+    exercise: str
+    what: str
+    hint: str
+    solution: str  # whose path the diff names
+    patch: str
 
 
-def header(patch):
-    """The header's fields, from its file; exits when one is missing."""
-    fields = fields_of(pathlib.Path(patch).read_text(encoding="utf-8"))
-    missing = [key for key in ("Exercise", "Mistake", "Hint") if key not in fields]
-    if missing:
-        sys.exit(f"{patch}: the header lacks the line '{missing[0]}: ...'")
-    return fields
+def parsed(text):
+    """The mistakes of a file's text, in its order; a ValueError in words where it is not as it should be."""
+    nobodys, *patches = re.split(r"^(?=Name:)", text, flags=re.MULTILINE)
+    if nobodys.strip():
+        raise ValueError(f"begins with '{nobodys.strip().splitlines()[0]}' before the first line 'Name: ...'")
+    found = {}
+    for patch in patches:
+        header, *diffs = re.split(r"^--- \S*?(solutions/\S+)", patch, flags=re.MULTILINE)
+        fields = dict(re.findall(rf"^({'|'.join(HEADER)}): *(.+)$", header, re.MULTILINE))
+        for key in HEADER:
+            if key not in fields:
+                raise ValueError(f"the header of '{patch.splitlines()[0]}' lacks the line '{key}: ...'")
+        name = fields["Name"]
+        if len(diffs) != 2:
+            raise ValueError(f"'{name}' has {len(diffs) // 2} lines '--- solutions/...', not one")
+        if name in found:
+            raise ValueError(f"has two mistakes of the name '{name}'")
+        found[name] = Mistake(*(fields[key] for key in HEADER), diffs[0], patch)
+    return list(found.values())
+
+
+def read(path):
+    """The mistakes of a file of patches; exits with what is wrong with it."""
+    try:
+        return parsed(pathlib.Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        sys.exit(f"{path}: {error}")
+
+
+def of_chapter(chapter):
+    """Those of all exercises of a chapter."""
+    return [mistake for path in sorted((ROOT / "tests" / "mistakes" / chapter).glob("*.patches"))
+            for mistake in read(path)]
 
 
 def patched(solution, patch, name):
@@ -48,10 +85,9 @@ def patched(solution, patch, name):
     return done.stdout
 
 
-def apply(patch, solution, out):
+def apply(mistake, solution, out):
     """Writes the solution with a mistake, unless it is there."""
-    header(patch)
-    text = patched(solution, pathlib.Path(patch).read_text(encoding="utf-8"), patch)
+    text = patched(solution, mistake.patch, f"Name: {mistake.name}")
     target = pathlib.Path(out)
     target.parent.mkdir(parents=True, exist_ok=True)
     # What has not changed is not compiled again.
@@ -59,9 +95,9 @@ def apply(patch, solution, out):
         target.write_text(text, encoding="utf-8")
 
 
-def apply_all(solution, folder, *patches):
-    for patch in patches:
-        apply(patch, solution, pathlib.Path(folder, pathlib.Path(patch).stem, pathlib.Path(solution).name))
+def apply_all(patches, solution, folder):
+    for mistake in read(patches):
+        apply(mistake, solution, pathlib.Path(folder, mistake.name, pathlib.Path(solution).name))
 
 
 def called(file, *objects):
@@ -89,28 +125,29 @@ def one_line(text):
     return " ".join(text.split())
 
 
-def expect(patch, executable, folder):
-    fields = header(patch)
-    done = run_check(executable, folder, "/".join(pathlib.Path(patch).parts[-5:]))
+def expect(patches, name, executable, folder):
+    mistake = next(mistake for mistake in read(patches) if mistake.name == name)
+    where = f"{os.path.relpath(patches, ROOT)}: {name}"
+    done = run_check(executable, folder, where)
     print(done.stdout)
     if done.returncode == SKIPPED:
         sys.exit(SKIPPED)
     if done.returncode != FAILED:
-        sys.exit(f"{patch}: the mistake '{fields['Mistake']}' was not caught: "
+        sys.exit(f"{where}: the mistake '{mistake.what}' was not caught: "
                  f"expected exit code {FAILED}, found {done.returncode}")
-    if one_line(fields["Hint"]) not in one_line(done.stdout):
-        sys.exit(f"{patch}: the check failed without its hint; expected in the output: "
-                 f"{fields['Hint']}")
+    if one_line(mistake.hint) not in one_line(done.stdout):
+        sys.exit(f"{where}: the check failed without its hint; expected in the output: "
+                 f"{mistake.hint}")
 
 
 def main():
     match sys.argv[1:]:
-        case "apply", solution, folder, *patches:
-            apply_all(solution, folder, *patches)
+        case "apply", patches, solution, folder:
+            apply_all(patches, solution, folder)
         case "called", file, *objects:
             called(file, *objects)
-        case "expect", patch, executable, folder:
-            expect(patch, executable, folder)
+        case "expect", patches, name, executable, folder:
+            expect(patches, name, executable, folder)
         case _:
             sys.exit(__doc__)
 

@@ -61,15 +61,13 @@ class Change:
 def patches(exercise):
     """The changes of tests/mutations/NN_name.patches to this exercise."""
     path = MUTATIONS / f"{exercise.chapter}.patches"
-    together = path.read_text(encoding="utf-8") if path.is_file() else ""
-    for patch in re.split(r"^(?=Name: )", together, flags=re.MULTILINE)[1:]:
-        fields = mistakes.fields_of(patch)
-        if fields["Exercise"] == exercise.id:
-            lines = patch[patch.index("\n@@"):].splitlines()
+    for mistake in mistakes.read(path) if path.is_file() else []:
+        if mistake.exercise == exercise.id:
+            lines = mistake.patch[mistake.patch.index("\n@@"):].splitlines()
             before, after = (" ".join(line[1:].strip() for line in lines if line[:1] == sign) for sign in "-+")
-            yield Change(f"{path.relative_to(ROOT)}: {fields['Name']}", fields["Mistake"], before, after,
-                         mistakes.patched(ROOT / exercise.solution_path, patch, f"Name: {fields['Name']}"),
-                         fields["Hint"])
+            yield Change(f"{path.relative_to(ROOT)}: {mistake.name}", mistake.what, before, after,
+                         mistakes.patched(ROOT / exercise.solution_path, mistake.patch, f"Name: {mistake.name}"),
+                         mistake.hint)
 
 
 def equivalents():

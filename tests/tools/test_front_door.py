@@ -257,7 +257,7 @@ class TestsOfAChapter(unittest.TestCase):
         self.assertEqual(code, 0, output)
         self.assertIn("100% tests passed, 0 tests failed out of 7", output)
         self.assertIn("Tested file: solutions/01_toy/add.cpp with "
-                      "tests/mistakes/01_toy/add/add_forgets_b.patch", output)
+                      "tests/mistakes/01_toy/add.patches: add_forgets_b", output)
 
     def test_changed_exercise_is_skipped_but_not_in_ci(self):
         self.toy.solve("add")
@@ -275,7 +275,7 @@ class TestsOfAChapter(unittest.TestCase):
         self.assertEqual(code, 0, output)
 
     def test_uncaught_mistake_fails(self):
-        patch = "tests/mistakes/01_toy/add/add_forgets_b.patch"
+        patch = "tests/mistakes/01_toy/add.patches"
         self.toy.write(patch, self.toy.read(patch).replace("return a;", "return b + a - 0 * a;")
                        .replace("int /*b*/", "int b"))
         code, output = self.ctest("mistakes")
@@ -283,7 +283,7 @@ class TestsOfAChapter(unittest.TestCase):
         self.assertIn("was not caught: expected exit code 1, found 0", output)
 
     def test_mistake_caught_without_its_hint_fails(self):
-        patch = "tests/mistakes/01_toy/add/add_forgets_b.patch"
+        patch = "tests/mistakes/01_toy/add.patches"
         self.toy.write(patch, self.toy.read(patch).replace("did you forget", "have you looked at"))
         code, output = self.ctest("mistakes")
         self.assertNotEqual(code, 0, output)

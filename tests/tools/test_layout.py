@@ -1,12 +1,15 @@
 """tools/check_layout.py finds each kind of fault, and none in a tidy checkout."""
 
 import os
+import re
 import unittest
 
 from toy_workbook import ToyWorkbook
 
 
 class Layout(unittest.TestCase):
+    MISTAKES = "tests/mistakes/01_toy/add.patches"
+
     @classmethod
     def setUpClass(cls):
         cls.toy = ToyWorkbook()
@@ -136,18 +139,27 @@ class Layout(unittest.TestCase):
         self.expect_fault("chapters/01_toy", "has no notebook 01_toy.md")
 
     def test_mistake_of_another_exercise(self):
-        patch = "tests/mistakes/01_toy/add/add_forgets_b.patch"
-        self.toy.write(patch, self.toy.read(patch).replace("Exercise: 01.1", "Exercise: 01.2"))
-        self.expect_fault(patch, "do not belong together: 'Exercise: 01.2'")
+        text = self.toy.read(self.MISTAKES)
+        for path in (self.MISTAKES, "tests/mutations/01_toy.patches"):
+            self.write(path, f"{text}\n{text.replace('01.1', '01.2').replace('add_forgets_b', 'other')}")
+            self.expect_fault(path, "do not belong together: 'other'")
 
-    def test_mistake_outside_its_exercises_folder(self):
-        self.write("tests/mistakes/01_toy/lost.patch", self.toy.read("tests/mistakes/01_toy/add/add_forgets_b.patch"))
-        self.expect_fault("tests/mistakes/01_toy/lost.patch", "must stand in tests/mistakes/01_toy/add/")
+    def test_mistake_outside_its_exercises_file(self):
+        for path in ("tests/mistakes/01_toy/lost.patch", "tests/mistakes/01_toy/twice.patches"):
+            self.write(path, self.toy.read(self.MISTAKES))
+            self.expect_fault(path, f"'add_forgets_b' must stand in {self.MISTAKES}")
+        self.write("tests/mutations/02_other.patches", self.toy.read(self.MISTAKES))
+        self.expect_fault("tests/mutations/02_other.patches", "must stand in tests/mutations/01_toy.patches")
 
-    def test_each_mistake_of_a_file_of_many(self):
-        many = "".join(f"Name: {name}\nExercise: 01.{name}\n\n--- solutions/01_toy/add.cpp\n" for name in "12")
-        self.write("tests/mutations/01_toy.patches", many)
-        self.expect_fault("tests/mutations/01_toy.patches", "do not belong together: 'Name: 2'")
+    def test_mistakes_that_cannot_be_told_apart(self):
+        text = self.toy.read(self.MISTAKES)
+        for found, said in [(f"{text}\n{text}", "has two mistakes of the name 'add_forgets_b'"),
+                            (text + text[text.index("\n--- "):], "'add_forgets_b' has 2 lines '--- solutions/...', not one"),
+                            (text.replace("--- ", ""), "'add_forgets_b' has 0 lines '--- solutions/...', not one"),
+                            (text.replace("Hint: ", ""), "the header of 'Name: add_forgets_b' lacks the line 'Hint: ...'"),
+                            (text.replace("Name: ", ""), "begins with 'add_forgets_b' before the first line 'Name: ...'")]:
+            self.toy.write(self.MISTAKES, found)
+            self.expect_fault(self.MISTAKES, re.escape(said))
 
 
 if __name__ == "__main__":

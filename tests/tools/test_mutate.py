@@ -1,8 +1,10 @@
 """tools/mutate.py makes the mistakes that it should, and its lists in tests/mutations are in order."""
 
 import collections
+import pathlib
 import re
 import sys
+import tempfile
 import unittest
 
 from toy_workbook import SOURCE
@@ -67,9 +69,27 @@ class Lists(unittest.TestCase):
         written = [f"{path.relative_to(SOURCE)}: {name}" for path in mutate.MUTATIONS.glob("*.patches")
                    for name in re.findall(r"(?m)^Name: (.+)$", path.read_text(encoding="utf-8"))]
         self.assertEqual(sorted(names), sorted(written))
-        mistakes = [path.stem for path in (SOURCE / "tests/mistakes").glob("*/*/*.patch")]
-        count = collections.Counter([name.split(": ")[1] for name in names] + mistakes)
+        known = [mistake.name for chapter in mutate.catalog.chapters()
+                 for mistake in mutate.mistakes.of_chapter(chapter)]
+        count = collections.Counter([name.split(": ")[1] for name in names] + known)
         self.assertEqual([name for name, times in count.items() if times > 1], [])
+
+    def test_a_mistake_that_stays_is_not_written_again(self):
+        toy = SOURCE / "tests/tools/toy"
+        solution = toy / "solutions/01_toy/add.cpp"
+        text = (toy / "tests/mistakes/01_toy/add.patches").read_text(encoding="utf-8")
+        other = text.replace("add_forgets_b", "other")
+        with tempfile.TemporaryDirectory() as folder:
+            patches = pathlib.Path(folder, "add.patches")
+
+            def times(together):
+                patches.write_text(together, encoding="utf-8")
+                mutate.mistakes.apply_all(patches, solution, folder)
+                return {path.parent.name: path.stat().st_ctime_ns for path in pathlib.Path(folder).glob("*/add.cpp")}
+
+            before = times(f"{text}\n{other}")
+            after = times(f"{text}\n{other.replace('return a;', 'return 2 * a;')}")
+        self.assertEqual({name for name in before if before[name] != after[name]}, {"other"})
 
     def test_equivalents_are_mutants(self):
         made = set()

@@ -17,8 +17,8 @@ class Trials(unittest.TestCase):
     def setUpClass(cls):
         cls.toy = ToyWorkbook()
         cls.toy.root.joinpath("tests/mutations").mkdir()
-        patch = cls.toy.read("tests/mistakes/01_toy/add/add_forgets_b.patch")
-        cls.toy.write(cls.PATCHES, f"Name: first_only\n{patch}")
+        patch = cls.toy.read("tests/mistakes/01_toy/add.patches")
+        cls.toy.write(cls.PATCHES, patch.replace("add_forgets_b", "first_only"))
         cls.toy.write(cls.EQUIVALENT, "")
         cls.toy.commit()
         for command in ["cmake --preset release -DULTRA_TESTS=ON -DULTRA_CUDA=OFF -DULTRA_MPI=OFF",

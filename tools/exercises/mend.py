@@ -41,13 +41,16 @@ class Case:
         return f"{self.chapter[:2]}.m{self.number}"
 
     @property
-    def patch(self):
-        folder, name = catalog.ROOT / "tests/mistakes" / self.chapter, f"{self.mistake}.patch"
-        return next(folder.glob(f"*/{name}"), folder / name)
+    def fault(self):
+        for known in mistakes.of_chapter(self.chapter):
+            if known.name == self.mistake:
+                return known
+        raise catalog.UsageError(f"exercises/{self.chapter}/mend.json: there is no mistake '{self.mistake}' "
+                                 f"in tests/mistakes/{self.chapter}")
 
     @property
     def exercise(self):
-        return catalog.find_exercise(mistakes.header(self.patch)["Exercise"])
+        return catalog.find_exercise(self.fault.exercise)
 
     @property
     def folder(self):
@@ -162,7 +165,7 @@ def print_targets(options):
 
 def begin(case):
     if not case.file.is_file():
-        mistakes.apply(str(case.patch), str(catalog.ROOT / case.exercise.solution_path), str(case.file))
+        mistakes.apply(case.fault, str(catalog.ROOT / case.exercise.solution_path), str(case.file))
 
 
 def keep_copy(case):
@@ -196,7 +199,7 @@ def check(what):
     result = runner.build(exercise) or runner.run(exercise)
     if result.outcome == "passed":
         Progress().remember_mended(case)
-        print(f"      mended ({result.detail}). The fault was: {mistakes.header(case.patch)['Mistake']}")
+        print(f"      mended ({result.detail}). The fault was: {case.fault.what}")
         return 0
     print(f"      {result.outcome.upper()}: not mended yet")
     if result.outcome not in ("failed", "skipped"):

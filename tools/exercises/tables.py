@@ -5,10 +5,15 @@ The exercises in each chapter's text, from its exercises.json, stand between `<!
 there in the last columns of the README's table. Without --write, says what differs and exits with 1.
 """
 
+import collections
 import re
+import sys
 
 import catalog
 import grade
+
+sys.path.insert(0, str(catalog.ROOT / "tools"))
+import mistakes  # noqa: E402  (beside this folder)
 
 TEACHING = catalog.ROOT / "docs" / "teaching"
 TABLE = re.compile(r"<!-- exercises -->\n.*?<!-- /exercises -->", re.DOTALL)
@@ -42,16 +47,17 @@ def points():
     return lines
 
 
-def mistakes():
+def catalogue():
     """What each exercise's catalogue of mistakes says, with the hint that its check gives."""
     lines = []
     for chapter in catalog.chapters():
         lines += [f"## {chapter[:2]}", "", "| exercise | what is wrong | what its check says |", "|---|---|---|"]
+        known = collections.defaultdict(list)
+        for mistake in mistakes.of_chapter(chapter):
+            known[mistake.exercise].append(mistake)
         for exercise in catalog.read_manifest(chapter):
-            folder = catalog.ROOT / "tests/mistakes" / chapter / exercise.stem
-            for patch in sorted(folder.glob("*.patch")):
-                said = dict(re.findall(r"^(Mistake|Hint): *(.+)$", patch.read_text(encoding="utf-8"), re.MULTILINE))
-                cells = (f"{exercise.id} {exercise.title}", said.get("Mistake", ""), said.get("Hint", ""))
+            for mistake in known[exercise.id]:
+                cells = (f"{exercise.id} {exercise.title}", mistake.what, mistake.hint)
                 lines.append("| " + " | ".join(re.sub(r"([|<>*_$])", r"\\\1", cell) for cell in cells) + " |")
         lines.append("")
     return lines
@@ -90,7 +96,7 @@ def made_files():
         if text_path(chapter).is_file():
             text = text_path(chapter).read_text(encoding="utf-8")
             yield text_path(chapter), text, with_table(chapter, text)
-    for file, name, make in (("grading.md", "points", points), ("assistants.md", "mistakes", mistakes)):
+    for file, name, make in (("grading.md", "points", points), ("assistants.md", "mistakes", catalogue)):
         if (TEACHING / file).is_file():
             text = (TEACHING / file).read_text(encoding="utf-8")
             yield TEACHING / file, text, with_block(name, make(), text)
