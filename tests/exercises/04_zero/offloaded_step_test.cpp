@@ -3,15 +3,217 @@
 // before.
 #include "chapters/04_zero/offload/offloaded_step.hpp"
 
+#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "tests/exercises/04_zero/offload_trial.hpp"
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using namespace test;
+constexpr const char* kReadAhead =
+    "the read of the next block begins before this one is waited for: it goes on while this one is "
+    "updated.";
+constexpr const char* kTooFar =
+    "only the next block is read ahead: of three buffers one is read into, one updated, one "
+    "written from.";
+constexpr const char* kPlace = "block i stands in buffer i modulo kWindowBuffers.";
+constexpr const char* kWaitLate =
+    "a write is waited for when its buffer is needed again, not earlier: it goes on while the next "
+    "block is updated.";
+constexpr const char* kWriteEach =
+    "every block is written when it is updated, the last one too: end_block begins that.";
+constexpr const char* kOnce = "what was begun is waited for once.";
+constexpr const char* kNextStep = "after end_step() the next block is 0 again: all are read again.";
+
+/// Runs some steps and finds the first thing that is wrong.
+class Trial {
+ public:
+  Trial(std::size_t blocks, std::size_t steps, std::size_t settle_every)
+      : blocks_(blocks),
+        steps_(steps),
+        settle_every_(settle_every),
+        stored_(blocks, 0),
+        states_(blocks),
+        step_(blocks,
+              {.start_read = [this](std::size_t b, std::size_t to) { start_read(b, to); },
+               .finish_read = [this](std::size_t b) { finish_read(b); },
+               .start_write = [this](std::size_t b, std::size_t from) { start_write(b, from); },
+               .finish_write = [this](std::size_t b) { finish_write(b); }}) {}
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  /// What is wrong, with what was called before; empty when nothing is.
+  std::string run() {
+    for (done_ = 0; done_ < steps_ && problem_.empty(); ++done_) run_step();
+    if (problem_.empty()) settle();
+    if (problem_.empty()) return {};
+    const std::size_t shown = std::min<std::size_t>(calls_.size(), 12);
+    return fmt::format("{} blocks, step {}: {}\nThe last calls, and what they did:\n  {}\n",
+                       blocks_, done_ + 1, problem_,
+                       fmt::join(std::span(calls_).last(shown), "\n  "));
+  }
+
+  /// What each call did.
+  [[nodiscard]] const std::vector<std::string>& calls() const { return calls_; }
+
+ private:
+  enum class State { kAway, kReading, kThere, kWriting };
+  struct Block {
+    State state = State::kAway;
+    std::size_t buffer = 0;
+    std::size_t reads = 0;  // begun in this step
+    std::size_t value = 0;  // in the buffer, or on its way from it: steps that updated it
+  };
+
+  void expect(bool holds, const std::string& problem, const char* hint) {
+    if (!holds && problem_.empty()) problem_ = fmt::format("{}\nHint: {}", problem, hint);
+  }
+
+  bool is_block(std::size_t block, std::size_t buffer = 0) {
+    expect(block < blocks_ && buffer < kWindowBuffers,
+           fmt::format("block {} of {}, buffer {} of {} do not exist", block, blocks_, buffer,
+                       kWindowBuffers),
+           kPlace);
+    return problem_.empty();
+  }
+
+  // The actions -----------------------------------------------------------------------------------
+
+  void start_read(std::size_t block, std::size_t buffer) {
+    calls_.back() += fmt::format(" start_read({}, {})", block, buffer);
+    if (!is_block(block, buffer)) return;
+    expect(buffer == block % kWindowBuffers, fmt::format("block {} is read into {}", block, buffer),
+           kPlace);
+    for (std::size_t other = 0; other < blocks_; ++other) {
+      const bool taken = states_[other].state != State::kAway && states_[other].buffer == buffer;
+      expect(
+          !taken,
+          fmt::format("block {} is read into buffer {}, which block {} is {}", block, buffer, other,
+                      states_[other].state == State::kWriting ? "still being written from" : "in"),
+          block > used_ + 1 ? kTooFar
+                            : "a buffer is read into again only when the block that it held is "
+                              "written: wait for that write first.");
+    }
+    expect(block <= used_ + 1, fmt::format("block {} is read before block {}", block, used_),
+           kTooFar);
+    expect(++states_[block].reads == 1, fmt::format("block {} is read again", block),
+           "every block is read once in each step.");
+    if (!problem_.empty()) return;
+    states_[block].state = State::kReading;
+    states_[block].buffer = buffer;
+  }
+
+  void finish_read(std::size_t block) {
+    calls_.back() += fmt::format(" finish_read({})", block);
+    if (!is_block(block)) return;
+    const bool ahead = used_ + 1 >= blocks_ || states_[used_ + 1].state == State::kReading;
+    expect(states_[block].state == State::kReading,
+           fmt::format("block {} is waited for, but is not being read", block),
+           done_ > 0 && states_[block].reads == 0 ? kNextStep : kOnce);
+    expect(ahead,
+           fmt::format("block {} is waited for, and block {} is not being read", block, used_ + 1),
+           kReadAhead);
+    expect(block == used_, fmt::format("block {} is waited for before its turn", block),
+           kReadAhead);
+    if (!problem_.empty()) return;
+    states_[block].state = State::kThere;
+    states_[block].value = stored_[block];
+  }
+
+  void start_write(std::size_t block, std::size_t buffer) {
+    calls_.back() += fmt::format(" start_write({}, {})", block, buffer);
+    if (!is_block(block, buffer)) return;
+    expect(states_[block].state == State::kThere && states_[block].buffer == buffer,
+           fmt::format("block {} is written from buffer {}, where it is not", block, buffer),
+           kPlace);
+    states_[block].state = State::kWriting;
+  }
+
+  void finish_write(std::size_t block) {
+    calls_.back() += fmt::format(" finish_write({})", block);
+    if (!is_block(block)) return;
+    expect(states_[block].state == State::kWriting,
+           fmt::format("the write of block {} is waited for, but is not under way", block), kOnce);
+    if (!problem_.empty()) return;
+    states_[block].state = State::kAway;
+    stored_[block] = states_[block].value;
+  }
+
+  // A step ----------------------------------------------------------------------------------------
+
+  void run_step() {
+    for (Block& block : states_) block.reads = 0;
+    for (std::size_t block = 0; block < blocks_ && problem_.empty(); ++block) update(block);
+    if (!problem_.empty()) return;
+    calls_.push_back("end_step():");
+    const auto writing = [this] {
+      return std::ranges::count(states_, State::kWriting, &Block::state);
+    };
+    const auto before = writing();
+    step_.end_step();
+    expect(writing() == before, "end_step() waits for a write",
+           "end_step() waits for nothing: the last writes may end during the next passes.");
+    if (settle_every_ > 0 && (done_ + 1) % settle_every_ == 0) settle();
+  }
+
+  void update(std::size_t block) {
+    used_ = block;
+    Block& own = states_[block];
+    calls_.push_back(fmt::format("begin_block({}):", block));
+    const std::size_t buffer = step_.begin_block(block);
+    expect(own.state == State::kThere && own.buffer == buffer,
+           fmt::format("block {} is updated in buffer {}, and is not there", block, buffer),
+           done_ > 0 && own.reads == 0 ? kNextStep
+                                       : "a block is in its buffer when begin_block returns: begin "
+                                         "its read, and wait for it.");
+    expect(own.value == done_, fmt::format("block {} has its values of step {}", block, own.value),
+           kWriteEach);
+    expect(block + 1 >= blocks_ || states_[block + 1].state == State::kReading,
+           fmt::format("block {} is updated, and block {} is not being read", block, block + 1),
+           kReadAhead);
+    expect(block == 0 || states_[block - 1].state == State::kWriting,
+           fmt::format("block {} is updated, and block {} is not being written any more", block,
+                       block - 1),
+           kWaitLate);
+    if (!problem_.empty()) return;
+    own.value = done_ + 1;
+    calls_.push_back(fmt::format("end_block({}):", block));
+    step_.end_block(block);
+    expect(own.state != State::kAway,
+           fmt::format("the write of block {} is waited for at once", block), kWaitLate);
+    expect(own.state == State::kWriting, fmt::format("block {} is not being written", block),
+           kWriteEach);
+  }
+
+  void settle() {
+    calls_.push_back("settle():");
+    step_.settle();
+    for (std::size_t block = 0; block < blocks_; ++block) {
+      expect(states_[block].state != State::kWriting,
+             fmt::format("block {} is still being written", block),
+             "settle() waits for all writes that are still under way.");
+      expect(stored_[block] == std::min(done_ + 1, steps_),
+             fmt::format("what is stored of block {} is of step {}", block, stored_[block]),
+             kWriteEach);
+    }
+  }
+
+  std::size_t blocks_;
+  std::size_t steps_;
+  std::size_t settle_every_;
+  std::vector<std::size_t> stored_;  // by block: steps that updated it
+  std::vector<Block> states_;
+  std::vector<std::string> calls_{""};
+  std::string problem_;
+  std::size_t done_ = 0;
+  std::size_t used_ = 0;
+  OffloadedStep step_;
+};
 
 TEST(OffloadedStep, ReadsUpdatesAndWritesAtTheSameTime) {
   for (std::size_t blocks = 0; blocks <= 12; ++blocks) {

@@ -2,15 +2,24 @@
 // bit for bit, and what is sent.
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "tests/exercises/05_tensor_sequence_parallel/held_parameters.hpp"
+#include "common/nn/parameter.hpp"
+#include "common/train/rank_groups.hpp"
+#include "common/train/step.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
 
@@ -19,12 +28,202 @@ namespace {
 
 using nn::CopyGradients;
 using test::as_size;
-using test::Group;
-using test::Held;
-using test::Holder;
-using test::Names;
+using test::tensor_of;
 using test::Values;
-using Case = test::HeldCase;
+using test::whole_numbers;
+
+using PerRank = std::vector<Values>;
+using Names = std::vector<std::string>;
+
+constexpr double kSomebodyElses = 77;  ///< stands in front of each piece, and behind it
+
+/// @brief Ranks that lie `stride` apart, in blocks of size * stride.
+struct Group {
+  std::string name;
+  int size = 1;
+  int stride = 1;
+
+  [[nodiscard]] int index_of(int rank) const { return rank / stride % size; }
+  [[nodiscard]] int first_of(int rank) const { return rank - index_of(rank) * stride; }
+};
+
+/// @brief A parameter, and the groups that hold it.
+struct Held {
+  std::string name;
+  Names in_parts;  ///< groups whose ranks have a part of the gradient each
+  Names whole;     ///< groups whose ranks all have the same
+
+  [[nodiscard]] bool is_norm() const { return name.starts_with("norm"); }
+};
+
+/// @brief What ranks hold. The ranks of a replica are neighbours; each replica has other pieces of
+/// the parameters, and of some none.
+struct HeldCase {
+  int ranks = 1;
+  int replicas = 1;
+  std::vector<Group> groups;
+  std::vector<Held> held;
+  DType dtype = DType::kF32;
+  std::uint64_t seed = 0;
+  bool late = false;  ///< whether the ranks behind the first come late
+
+  [[nodiscard]] std::string str() const {
+    std::string all = fmt::format("{}, {} replicas", to_string(dtype), replicas);
+    for (const Group& group : groups) {
+      all += fmt::format("; group '{}': {} ranks, {} apart", group.name, group.size, group.stride);
+    }
+    for (const Held& p : held) {
+      all += fmt::format("\n{}: in parts in {}, whole in {}", p.name, p.in_parts, p.whole);
+    }
+    return all;
+  }
+  [[nodiscard]] const Group& group(const std::string& name) const {
+    return *std::ranges::find(groups, name, &Group::name);
+  }
+  /// Elements of a rank's piece of parameter p.
+  [[nodiscard]] std::size_t count(int rank, std::size_t p) const {
+    return static_cast<std::size_t>(
+        8 + ultra::test::whole_number(seed, rank * replicas / ranks, p, 99));
+  }
+  /// The gradients of parameter p before anything is added up.
+  [[nodiscard]] PerRank before(std::size_t p) const {
+    PerRank all;
+    for (int rank = 0; rank < ranks; ++rank) {
+      int source = rank;
+      for (const std::string& name : held[p].whole) source = group(name).first_of(source);
+      all.push_back(whole_numbers(seed, source, p, count(rank, p)));
+    }
+    return all;
+  }
+  /// What they are after a sum over each of some groups.
+  [[nodiscard]] PerRank summed(PerRank parts, const std::vector<Group>& over) const {
+    for (const Group& group : over) {
+      const PerRank before = parts;
+      for (int rank = 0; rank < ranks; ++rank) {
+        Values& sum = parts[as_size(rank)];
+        for (int other = 0; other < ranks; ++other) {
+          if (other == rank || group.first_of(other) != group.first_of(rank)) continue;
+          std::ranges::transform(sum, before[as_size(other)], sum.begin(), std::plus<>());
+        }
+      }
+    }
+    return parts;
+  }
+  [[nodiscard]] std::vector<Group> in_parts(std::size_t p) const {
+    std::vector<Group> all;
+    for (const std::string& name : held[p].in_parts) all.push_back(group(name));
+    return all;
+  }
+};
+
+/// @brief What a mistake leaves in a gradient, and what to say about it.
+struct Suspect {
+  Values found;
+  const char* hint;
+};
+
+/// @brief What to say about a wrong gradient of parameter p on a rank.
+std::string diagnosis(const HeldCase& c, std::size_t p, int rank, const Tensor& found,
+                      const Values& right) {
+  const Held& held = c.held[p];
+  if (held.in_parts.empty()) {
+    return held.whole.empty()
+               ? "Hint: one rank alone holds this parameter: its gradient is complete."
+               : "Hint: every copy has the whole gradient here (CopyGradients::kEqual, as norm "
+                 "weights have without sequence parallelism): there is nothing to add up.";
+  }
+  const PerRank parts = c.before(p);
+  const std::vector<Group> own = c.in_parts(p);
+  const auto after = [&](const std::vector<Group>& over) {
+    return c.summed(parts, over)[as_size(rank)];
+  };
+  const auto times = [&](double factor) {
+    Values values = right;
+    for (double& value : values) value *= factor;
+    return values;
+  };
+  std::vector<Group> as_large;
+  std::ranges::copy_if(c.groups, std::back_inserter(as_large),
+                       [&](const Group& other) { return other.size == own[0].size; });
+  std::vector<Suspect> suspects = {
+      {after({}),
+       c.late ? "Hint: the sums were read while they were under way: wait for the all-reduce first."
+       : held.is_norm() ? "Hint: this is this rank's part only. Norm weights are on all ranks of "
+                          "tp, and with sequence parallelism each has the gradient that its own "
+                          "tokens give: add them up over tp."
+                        : "Hint: this is this rank's part only. Key/value heads that several ranks "
+                          "hold get a part of their gradient from each: add them up over the ranks "
+                          "that hold the same ones."},
+      {after(as_large),
+       "Hint: this was added up over another group of as many ranks, too. A group is what its name "
+       "says: compare Replication::group with the names in RankGroups, not sizes."},
+      {after({{.name = "all", .size = c.ranks}}),
+       "Hint: this was added up over all ranks. Others hold other heads: only the ranks of the "
+       "group that the parameter names add up."}};
+  for (const Group& group : own) {
+    suspects.push_back({after({group}),
+                        "Hint: a parameter may be in parts in several groups at once: add it up "
+                        "over each of them."});
+  }
+  for (int factor = 2; factor <= c.ranks; ++factor) {
+    suspects.push_back({times(factor),
+                        "Hint: this was added up twice: a gradient is added up once in each group "
+                        "that its parameter names, and in no other."});
+    suspects.push_back({times(1.0 / factor),
+                        "Hint: this is the average: the parts add up to the whole gradient."});
+  }
+  for (const auto& [values, hint] : suspects) {
+    if (values != right && ultra::test::all_near(found, values, 1e-3)) return hint;
+  }
+  return "Hint: each sum goes back to where its gradient stands, in the order in which they were "
+         "put into the array.";
+}
+
+/// @brief What one rank has.
+struct Holder {
+  train::RankGroups groups;
+  std::vector<std::unique_ptr<nn::Parameter>> parameters;
+  std::vector<std::size_t> numbers;  ///< of the pieces' parameters
+  std::vector<Tensor> arrays;        ///< in which the pieces stand
+  std::vector<train::GradientPiece> pieces;
+
+  Holder(const HeldCase& c, const Communicator& world) {
+    const int rank = world.rank();
+    const Device cpu = Device::cpu();
+    for (const Group& group : c.groups) {
+      const auto first_of = [&](int member) { return group.first_of(member); };
+      groups.add(group.name, world.split(first_of, group.name));
+    }
+    for (std::size_t p = 0; p < c.held.size(); ++p) {
+      const std::size_t count = c.count(rank, p);
+      const Shape shape = c.held[p].is_norm() ? Shape{count + 1} : Shape{count + 1, 1};
+      parameters.push_back(std::make_unique<nn::Parameter>(
+          nn::ParameterSpec{
+              .name = c.held[p].name, .global_shape = shape, .shard = {}, .initializer = {}},
+          cpu, c.dtype, 0, nn::Values::kDeferred));
+      for (const auto& [names, gradients] :
+           {std::pair{c.held[p].in_parts, nn::CopyGradients::kPartial},
+            std::pair{c.held[p].whole, nn::CopyGradients::kEqual}}) {
+        for (const std::string& name : names) {
+          parameters.back()->replicate({.group = name,
+                                        .size = c.group(name).size,
+                                        .index = c.group(name).index_of(rank),
+                                        .gradients = gradients});
+        }
+      }
+      if (count == 0) continue;
+      numbers.push_back(p);
+      arrays.push_back(Tensor::empty(cpu, {count + 2}, c.dtype));
+      arrays.back().fill(kSomebodyElses);
+      const Tensor flat = arrays.back().slice(0, {1, count + 1});
+      flat.copy_from(tensor_of(cpu, {count}, c.before(p)[as_size(rank)], c.dtype));
+      pieces.push_back({.parameter = parameters.back().get(),
+                        .grad = count % 2 == 0 ? flat : flat.view(Shape{count, 1})});
+    }
+  }
+};
+
+using Case = HeldCase;
 
 /// The sums where they belong, at the cost of one all-reduce per group.
 void expect_completed(const Case& c) {
@@ -40,9 +239,9 @@ void expect_completed(const Case& c) {
       const Values right = c.summed(c.before(p), c.in_parts(p))[as_size(world.rank())];
       EXPECT_TRUE(ultra::test::all_equal(found, right))
           << c.held[p].name << " on rank " << world.rank() << "\n"
-          << test::diagnosis(c, p, world.rank(), found, right);
+          << diagnosis(c, p, world.rank(), found, right);
       const Values array = holder.arrays[i].to_vector();
-      EXPECT_TRUE(array.front() == test::kSomebodyElses && array.back() == test::kSomebodyElses)
+      EXPECT_TRUE(array.front() == kSomebodyElses && array.back() == kSomebodyElses)
           << c.held[p].name
           << "\nHint: what stands beside the piece was written, too: a piece may be a part of a "
              "larger array.";

@@ -7,10 +7,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
-#include "tests/exercises/05_tensor_sequence_parallel/ring_case.hpp"
+#include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
 #include "tests/support/compare.hpp"
 #include "tests/support/random.hpp"
 
@@ -18,12 +20,84 @@ namespace ultra::tensor_parallel {
 namespace {
 
 using test::as_size;
+using test::sum_over_ranks;
 using test::tensor_of;
-using test::Used;
-using Case = test::RingCase;
+using test::Values;
+using test::whole_numbers;
 using ultra::test::all_equal;
 using ultra::test::leave_garbage;
 using ultra::test::on_ranks;
+
+/// @brief Chunks, and the ranks that have them.
+struct RingCase {
+  int ranks = 1;
+  Shape shape;
+  DType dtype = DType::kF32;
+  std::uint64_t seed = 0;
+
+  [[nodiscard]] std::string str() const {
+    return fmt::format("chunks of {}, {}", shape.str(), to_string(dtype));
+  }
+  /// A rank's part of a chunk; no two are alike.
+  [[nodiscard]] Values part(int rank, int chunk) const {
+    Values values = whole_numbers(seed, rank, as_size(chunk), shape.numel());
+    for (double& value : values) value += 20 * rank + 400 * chunk;
+    return values;
+  }
+  [[nodiscard]] Values chunk_of(int rank) const { return part(rank, rank); }
+  [[nodiscard]] Values sum(int chunk) const {
+    return sum_over_ranks(ranks, [&](int rank) { return part(rank, chunk); });
+  }
+  [[nodiscard]] int before(int rank, int steps) const { return (rank + ranks - steps) % ranks; }
+  [[nodiscard]] std::size_t chunk_bytes() const { return shape.numel() * size_of(dtype); }
+};
+
+/// @brief What a rank was given to use.
+struct Used {
+  int chunk;
+  Shape shape;
+  Values values;
+};
+
+/// @brief What to say about a chunk that is not the one of its step.
+const char* wrong_chunk(const RingCase& c, int rank, const std::vector<Used>& all,
+                        std::size_t step) {
+  const Values& values = all[step].values;
+  const int steps = static_cast<int>(step);
+  if (values == c.chunk_of(c.before(rank, steps))) {
+    return "Hint: the chunk's number is wrong: after s steps the chunk of rank - s (modulo N) is "
+           "here.";
+  }
+  for (std::size_t earlier = 0; earlier < step; ++earlier) {
+    if (values != all[earlier].values) continue;
+    return "Hint: this chunk was here before: each step passes on what the step before it has "
+           "brought.";
+  }
+  if (values == c.chunk_of((rank + steps) % c.ranks)) {
+    return "Hint: the ring turns the wrong way: a rank sends to next_rank(), so that after s steps "
+           "it has the chunk of rank - s.";
+  }
+  return "Hint: this is nobody's chunk: it was used before it had arrived.";
+}
+
+/// @brief What to say about a sum that is not that of the rank's own chunk.
+const char* wrong_sum(const RingCase& c, int rank, const Values& found) {
+  for (int other = 0; other < c.ranks; ++other) {
+    if (other != rank && found == c.sum(other)) {
+      return "Hint: this is the sum for another rank's chunk: a rank begins with the chunk of "
+             "prev_rank(), so that the ring ends with its own.";
+    }
+    for (int maker = 0; maker < c.ranks; ++maker) {
+      if (found != c.part(maker, other)) continue;
+      return "Hint: this is one rank's part only: what has arrived and the part made here are "
+             "added up.";
+    }
+  }
+  return "Hint: what arrives in a step belongs to the chunk that is made in it: add the two when "
+         "both are here, and pass the sum on.";
+}
+
+using Case = RingCase;
 
 constexpr const char* kTwoChunks =
     "Hint: beside its own chunk there are two in memory: the one that is here, and the one that "
@@ -77,7 +151,7 @@ TEST_F(RingMatmul, EveryChunkIsUsedOnceUnderItsNumber) {
                   used.values == c.chunk_of(expected))
           << "after " << step << " steps rank " << tp.rank() << " uses chunk " << used.chunk
           << " of shape " << used.shape.str() << "; expected chunk " << expected << "\n"
-          << test::wrong_chunk(c, tp.rank(), all, as_size(step));
+          << wrong_chunk(c, tp.rank(), all, as_size(step));
     }
   });
 }
@@ -101,9 +175,8 @@ TEST_F(RingMatmul, TheSumOfTheOwnChunkComesAround) {
         const bool right = sum.defined() && sum.shape() == c.shape;
         EXPECT_TRUE(right) << "Hint: the sum has the shape of a chunk.";
         if (!right) return;
-        EXPECT_TRUE(all_equal(sum, c.sum(tp.rank())))
-            << "on rank " << tp.rank() << "\n"
-            << test::wrong_sum(c, tp.rank(), sum.to_vector());
+        EXPECT_TRUE(all_equal(sum, c.sum(tp.rank()))) << "on rank " << tp.rank() << "\n"
+                                                      << wrong_sum(c, tp.rank(), sum.to_vector());
         sum = Tensor();
         const char* hint =
             "Hint: three chunks are in memory: the sum that leaves, the one that arrives, and the "
