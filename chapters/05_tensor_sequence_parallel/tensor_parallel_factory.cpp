@@ -5,11 +5,13 @@
 #include "chapters/05_tensor_sequence_parallel/column_parallel.hpp"
 #include "chapters/05_tensor_sequence_parallel/ring_layers.hpp"
 #include "chapters/05_tensor_sequence_parallel/row_parallel.hpp"
+#include "chapters/05_tensor_sequence_parallel/unrounded_layers.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/nn/layers/embedding_layer.hpp"
 #include "common/nn/layers/linear.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -18,6 +20,11 @@ std::unique_ptr<nn::Parameter> make_parameter(const nn::BuildContext& context,
                                               nn::ParameterSpec spec) {
   return std::make_unique<nn::Parameter>(std::move(spec), context.device, context.precision,
                                          context.seed, context.values);
+}
+
+/// Whether what ranks add up must not be rounded before: then one rank's sum is theirs.
+bool adds_unrounded(const nn::BuildContext& context) {
+  return is_half(context.precision.compute) && ops::sums_by_trees(context.device);
 }
 
 /// This rank's rows of a matrix, with as many rows on every rank.
@@ -138,6 +145,9 @@ std::unique_ptr<nn::Projections> TensorParallelFactory::column_linear(
   if (overlap_ == TensorOverlap::kRing) {
     return std::make_unique<RingColumnParallel>(std::move(weights), tp_);
   }
+  if (adds_unrounded(context)) {
+    return std::make_unique<UnroundedColumnParallel>(std::move(weights), region_);
+  }
   return std::make_unique<ColumnParallelProjections>(std::move(weights), region_);
 }
 
@@ -146,6 +156,9 @@ std::unique_ptr<nn::Layer> TensorParallelFactory::row_linear(const nn::BuildCont
   auto weight = make_parameter(context, row_shard(spec, layout_, tp_.rank()));
   if (overlap_ == TensorOverlap::kRing) {
     return std::make_unique<RingRowParallel>(std::move(weight), tp_);
+  }
+  if (adds_unrounded(context)) {
+    return std::make_unique<UnroundedRowParallel>(std::move(weight), region_);
   }
   return std::make_unique<RowParallelLinear>(std::move(weight), nullptr, region_);
 }
@@ -159,10 +172,13 @@ std::unique_ptr<nn::TokenEmbedding> TensorParallelFactory::embedding(
       region_);
 }
 
-std::unique_ptr<nn::Projections> TensorParallelFactory::tied_head(const nn::BuildContext&,
+std::unique_ptr<nn::Projections> TensorParallelFactory::tied_head(const nn::BuildContext& context,
                                                                   nn::Parameter& table) {
   // The rows of a rank's tokens are its columns of the output matrix: the same shard.
   if (overlap_ == TensorOverlap::kRing) return std::make_unique<RingColumnParallel>(table, tp_);
+  if (adds_unrounded(context)) {
+    return std::make_unique<UnroundedColumnParallel>(table, region_);
+  }
   return std::make_unique<ColumnParallelProjections>(table, region_);
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/errors.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::context_parallel {
 
@@ -38,11 +39,15 @@ Tensor ContextAttention::forward(const Tensor& query, const Tensor& key, const T
 
 nn::QkvGradients ContextAttention::backward(const Tensor& d_output, nn::Saved& saved) {
   const bool values_are_keys = saved.get("key").shares_storage(saved.get("value"));
-  const nn::QkvGradients gradients = method_->backward(d_output, scope(saved), saved);
+  nn::QkvGradients gradients = method_->backward(d_output, scope(saved), saved);
+  const DType dtype = d_output.dtype();
+  if (ops::sums_by_trees(d_output.device())) {  // rounded as on one rank, which rotates behind
+    gradients.d_query = cast(gradients.d_query, dtype);
+    gradients.d_key = cast(gradients.d_key, dtype);
+  }
   const auto positions = rotary_positions(saved);
   ops::rope_into(gradients.d_query, *rope_, positions, ops::Rotation::kBackward);
   ops::rope_into(gradients.d_key, *rope_, positions, ops::Rotation::kBackward);
-  const DType dtype = d_output.dtype();
   const bool one_sum = gradients.d_value.shares_storage(gradients.d_key) && values_are_keys;
   return {cast(gradients.d_query, dtype), cast(gradients.d_key, dtype),
           one_sum ? Tensor() : cast(gradients.d_value, dtype)};

@@ -13,11 +13,13 @@ class KvBlock {
  public:
   // [region latents]
   /// @brief Memory for a pair like this one; it holds anything.
-  [[nodiscard]] static KvBlock like(const KeyValues& pair) {
+  [[nodiscard]] static KvBlock like(const KeyValues& pair) { return like(pair, pair.key.dtype()); }
+  /// @brief The same for numbers of another type.
+  [[nodiscard]] static KvBlock like(const KeyValues& pair, DType dtype) {
     const Shape& shape = pair.key.shape();
     const std::size_t arrays = pair.key.shares_storage(pair.value) ? 1 : 2;
     return KvBlock(Tensor::empty(pair.key.device(),
-                                 {arrays, shape[0], shape[1], shape[2], shape[3]}, pair.key.dtype(),
+                                 {arrays, shape[0], shape[1], shape[2], shape[3]}, dtype,
                                  MemoryCategory::kCommunication));
   }
   /// @brief A copy of keys and values.

@@ -3,18 +3,24 @@
 #include "chapters/06_context_parallel/attention_methods/sequence_attention.hpp"
 #include "chapters/06_context_parallel/kv_block.hpp"
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::context_parallel {
 namespace {
 
 /// The pairs of all ranks, one after the other: [N, 2, batch, seq, kv_heads, head_dim], or [N, 1, ..]
 /// where values are keys.
-Tensor pairs_of(const SequenceGroup& group, const KeyValues& own) {
+Tensor pairs_of(const SequenceGroup& group, const KeyValues& own, DType dtype) {
   const Shape& shape = own.key.shape();
   const std::size_t arrays = own.key.shares_storage(own.value) ? 1 : 2;
   return Tensor::empty(own.key.device(),
-                       {group.chunks.size(), arrays, shape[0], shape[1], shape[2], shape[3]},
-                       own.key.dtype(), MemoryCategory::kCommunication);
+                       {group.chunks.size(), arrays, shape[0], shape[1], shape[2], shape[3]}, dtype,
+                       MemoryCategory::kCommunication);
+}
+
+/// In which gradients of keys travel: rounded once before, or, where sums follow trees, once behind.
+DType type_of_gradients(const Tensor& key) {
+  return ops::sums_by_trees(key.device()) ? accumulation_dtype(key.dtype()) : key.dtype();
 }
 
 /// Keys (0) or values (1) of one rank: a view.
@@ -51,7 +57,7 @@ Tensor no_gradient(const Tensor& x) {
 KeyValues GatheredAttention::gather(const Tensor& key, const Tensor& value) const {
   const KeyValues own{.key = key, .value = value, .chunks = group_.own()};
   const KvBlock pair = KvBlock::copy_of(own);
-  const Tensor pairs = pairs_of(group_, own);
+  const Tensor pairs = pairs_of(group_, own, key.dtype());
   group_.ranks.labeled("keys and values").all_gather(pair.both(), pairs).wait();
   const Tensor all = joined(pairs, 0, group_);
   return {.key = all,
@@ -75,7 +81,7 @@ nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const Atten
   const BlockAttention queries(in.query, group_.own(), scope);
   const KeyValues own{.key = in.key, .value = in.value, .chunks = group_.own()};
   const Tensor d_query = no_gradient(in.query);
-  const Tensor d_pairs = pairs_of(group_, own);
+  const Tensor d_pairs = pairs_of(group_, own, type_of_gradients(in.key));
   {
     const KeyValues all = gather(in.key, in.value);
     const Tensor d_key = no_gradient(all.key);
@@ -85,7 +91,7 @@ nn::QkvGradients GatheredAttention::backward(const Tensor& d_output, const Atten
     put(d_pairs, 0, d_all.d_key, group_);
     if (two) put(d_pairs, 1, d_all.d_value, group_);
   }
-  const KvBlock d_own = KvBlock::like(own);
+  const KvBlock d_own = KvBlock::like(own, d_pairs.dtype());
   group_.ranks.labeled("gradients of keys and values").reduce_scatter(d_pairs, d_own.both()).wait();
   return {d_query, d_own.first(), d_own.second()};
 }

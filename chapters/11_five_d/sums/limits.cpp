@@ -39,6 +39,24 @@ class TreeRows {
   std::vector<train::Conflict> rows_;
 };
 
+/// Tokens of a sequence that cp ranks have are below its other sums: each sequence must be whole first.
+void expect_whole_sequences(const train::Setup& setup, const std::vector<std::size_t>& sizes) {
+  const std::size_t cp = setup.ranks_along(context_parallel::kAxis);
+  if (cp == 1) return;
+  if (sizes.front() != 1) {
+    throw ConfigError(fmt::format(
+        "{}: with --cp {}, ranks add up each micro-batch's gradients, and a node of the tree over "
+        "tokens is one sequence; found {} of them. Use --micro-batch 1.",
+        kTreeSumsFlag, cp, sizes.front()));
+  }
+  if (sizes.size() == 1 || deals_in_turn(setup)) return;
+  throw ConfigError(fmt::format(
+      "{}: with --cp {}, gradients of a micro-batch have to be added up over the ranks before "
+      "those "
+      "of the next; found {} micro-batches. Use --zero 2 or 3, or --global-batch as large as --dp.",
+      kTreeSumsFlag, cp, sizes.size()));
+}
+
 void expect_power_of_two(std::size_t sequences, const std::string& whose, const char* advice) {
   if (std::has_single_bit(sequences)) return;
   throw ConfigError(fmt::format(
@@ -77,10 +95,28 @@ void expect_nodes_of_sequences(const train::Setup& setup) {
     expect_power_of_two(batch / replicas, fmt::format("a replica of --dp {}", replicas),
                         "Choose --global-batch as --dp times a power of two.");
   }
-  for (const std::size_t sequences : data_parallel::micro_batch_sizes(setup.train, replicas)) {
+  const std::vector<std::size_t> sizes = data_parallel::micro_batch_sizes(setup.train, replicas);
+  expect_whole_sequences(setup, sizes);
+  for (const std::size_t sequences : sizes) {
     expect_power_of_two(sequences, "a micro-batch",
                         "Choose --micro-batch as a power of two that divides a replica's share.");
   }
+}
+
+/// Of each sequence, which cp cuts, and tp with --sp on.
+void expect_nodes_of_tokens(const train::Setup& setup) {
+  const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  const std::size_t cp = setup.ranks_along(context_parallel::kAxis);
+  const bool by_tp = tensor->options().layout().splits_sequences();
+  const std::size_t parts = cp * (by_tp ? tensor->options().tp : 1);
+  const std::size_t seq = setup.train.model.max_seq_len;
+  const std::string why = ops::SumTree::of_axis(seq).why_not(seq, parts);
+  if (why.empty()) return;
+  throw ConfigError(fmt::format(
+      "{} cannot cut --seq, {}, among {} ranks (--cp {}{}): {}. Choose another --seq, or fewer "
+      "ranks.",
+      kTreeSumsFlag, seq, parts, cp, by_tp ? fmt::format(", --tp {} --sp on", parts / cp) : "",
+      why));
 }
 
 /// Of the axes that tp cuts.
@@ -116,16 +152,26 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
   const train::TrainOptions& train = setup.train;
   const std::size_t tp = setup.ranks_along(tensor_parallel::kAxis);
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  const auto* context = setup.find<context_parallel::ContextParallel>();
   const auto* experts = setup.find<expert_parallel::ExpertParallel>();
   const auto* mixed = setup.find<mixed_precision::MixedPrecision>();
   const auto* schedule = pipeline_parallel::schedule_of(setup);
   const data_parallel::DataParallelOptions& data = data_parallel::options_of(setup);
   const zero::Zero& zero = zero::zero_of(setup);
 
-  const std::string cut = "the tree over tokens would be cut inside a sequence. Leave it out.";
-  rows.exclude("--cp", setup.ranks_along(context_parallel::kAxis) > 1, cut);
-  rows.exclude("--sp on",
-               tensor->options().sequence_parallel == tensor_parallel::SequenceParallel::kOn, cut);
+  rows.exclude("--cp-layout zigzag",
+               context->options().splits() &&
+                   context->options().layout == context_parallel::SequenceLayout::kZigzag,
+               "a rank's two chunks are two nodes of the tree over tokens. Use --cp-layout "
+               "contiguous.");
+  rows.exclude("--cp-method ring or ulysses+ring",
+               context->options().splits() && context->options().choice().ring() > 1 &&
+                   context->options().method != context_parallel::ContextMethod::kAllGather,
+               "gradients of keys are added up in the order of its hops. Use --cp-method "
+               "all-gather or ulysses.");
+  rows.exclude("--tp-overlap ring",
+               tensor->options().overlap == tensor_parallel::TensorOverlap::kRing,
+               "a ring adds in the order of its hops. Use --tp-overlap backward.");
   rows.exclude("--experts", experts->options().has_experts(),
                "which tokens an expert has depends on the layout, and so would its tree.");
   rows.exclude("a tied token table", train.model.tied_embeddings,
@@ -146,8 +192,16 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "its stages update behind every micro-batch, whose gradients no tree joins.");
   rows.exclude("--optimizer muon", optim::needs_whole_matrices(train.optimizer),
                "its products are of matrices that layouts bring together in parts.");
-  rows.exclude("--precision bf16, fp16 or fp8", mixed->options().is_mixed(),
-               "its trees are of f32 and f64.");
+  rows.exclude("--precision fp16 or fp8",
+               mixed->options().recipe == mixed_precision::Recipe::kFp16 ||
+                   mixed->options().recipe == mixed_precision::Recipe::kFp8,
+               "its trees are of bf16, f32 and f64.");
+  rows.exclude("--precision bf16-pure or --grad-dtype bf16",
+               mixed->options().is_mixed() && mixed->options().types().gradients == DType::kBF16,
+               "gradients would be rounded once per micro-batch, of which layouts have others. Use "
+               "--precision bf16, whose gradients are f32.");
+  rows.exclude("--round-sums", mixed->options().rounded_sums.any(),
+               "they are rounded after every addition, in an order that no tree has.");
   rows.exclude("--optimizer-state bf16 or int8",
                mixed->options().moments != mixed_precision::MomentFormat::kF32,
                "blocks of moments are cut where shards are.");
@@ -179,6 +233,7 @@ bool deals_in_turn(const train::Setup& setup) {
 
 void expect_nodes(const train::Setup& setup) {
   expect_nodes_of_sequences(setup);
+  expect_nodes_of_tokens(setup);
   expect_nodes_of_matrices(setup);
 }
 

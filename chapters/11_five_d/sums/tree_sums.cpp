@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/11_five_d/sums/limits.hpp"
+#include "chapters/11_five_d/sums/parted_norm.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/train/gradients/tree_gradients.hpp"
 #include "common/train/options/flags.hpp"
@@ -115,9 +117,14 @@ void TreeSums::configure_plan(train::Plan& plan, const train::Setup& setup) cons
   }
 }
 
-void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan&,
-                           const train::Setup&) const {
-  if (by_trees()) factories.push_back(std::make_unique<SeparateMapsFactory>(*factories.back()));
+void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan& plan,
+                           const train::Setup& setup) const {
+  if (!by_trees()) return;
+  factories.push_back(std::make_unique<SeparateMapsFactory>(*factories.back()));
+  const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
+  if (!tensor->options().splits() || !tensor->options().layout().splits_sequences()) return;
+  factories.push_back(std::make_unique<PartedNormFactory>(*factories.back(),
+                                                          plan.mesh.along(tensor_parallel::kAxis)));
 }
 
 void TreeSums::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {

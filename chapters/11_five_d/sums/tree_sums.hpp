@@ -6,11 +6,15 @@
 /// |-----------------------------------|-------------------------------|---------------------------------|
 /// | the inner axis of a product       | the rank that has a part      | all-reduces along tp            |
 /// | tokens, in gradients of weights   | a micro-batch, then the step  | the replicas' exchange          |
+/// | the same, of norms, with --sp     | a rank's part of a sequence   | all-reduces along tp, then as above |
+/// | the same with --cp                | a rank's part of a sequence   | the exchange of each micro-batch |
+/// | queries, in gradients of keys     | a rank's part of a sequence   | the reduce-scatter along cp     |
 /// | the vocabulary, in the loss       | the rank that has a part      | all-reduce along tp             |
 /// | keys of a query, a token's hidden | one rank                      | none: no layout here cuts them  |
 /// | losses, squares of gradients      | exact: any order              | any order                       |
 ///
-/// Exchanges are chapter 02's "pairwise-tree", whose order is the tree's over the ranks.
+/// Exchanges are chapter 02's "pairwise-tree", whose order is the tree's over the ranks. Sums of bf16 are
+/// made in f32 and travel so; they are rounded once, when they are whole.
 
 #include <memory>
 #include <string>

@@ -81,12 +81,12 @@ class Backend {
 /// @brief The CPU backend: OpenBLAS for matrix products, vectorised single-pass loops for the rest.
 [[nodiscard]] const Backend& cpu_backend();
 
-/// @brief The CPU's, with one order for every sum over a long axis: ops::SumTree's. Of f32 and f64.
+/// @brief The CPU's, with one order for every sum over a long axis: ops::SumTree's.
 ///
+/// Sums of bf16 and f16 are made in f32 and rounded once, when all of the axis that is here has been added.
 /// No row's result depends on its neighbours, and what parts of an axis give, joined as the tree joins,
 /// are the bits of the whole. Sums of squares and losses are exact (ExactSum), in ExactSum::kDigits
-/// numbers where they are added to. Attention cuts keys as cpu_backend() does, in blocks that its
-/// sequence alone decides.
+/// numbers where they are added to.
 [[nodiscard]] const Backend& tree_backend();
 
 /// @brief The backend of devices with streams: the kernels that a device brings, and cuBLASLt for matrix

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/base/interrupt.hpp"
+#include "common/ops/backend/cpu/attention_rows.hpp"
 #include "common/ops/backend/cpu/gemm.hpp"
 #include "common/ops/backend/cpu/kernels.hpp"
 #include "common/ops/backend/cpu/vector_math.hpp"
@@ -16,37 +17,6 @@ namespace {
 
 constexpr std::size_t kQueryBlock = 64;
 constexpr std::size_t kKeyBlock = 512;
-
-/// Element offsets and row strides of one head inside the [batch, seq, heads, head_dim] tensors.
-struct HeadLayout {
-  HeadLayout(const AttentionExtents& e, std::size_t batch, std::size_t head)
-      : query_stride(e.heads * e.head_dim),
-        key_stride(e.kv_heads * e.head_dim),
-        query(batch * e.query_seq * query_stride + head * e.head_dim),
-        key(batch * e.key_seq * key_stride + head / (e.heads / e.kv_heads) * e.head_dim),
-        row((batch * e.heads + head) * e.query_seq),
-        first_query(batch * e.query_seq) {}
-
-  std::size_t query_stride;
-  std::size_t key_stride;
-  std::size_t query;
-  std::size_t key;
-  std::size_t row;          // of the log-sum-exp
-  std::size_t first_query;  // of the sequence, among those of the batch
-};
-
-/// The keys that a query of a sequence sees: never an end before the begin.
-Range seen_keys(const AttentionOptions& options, const HeadLayout& head, std::size_t query) {
-  const auto keys = options.key_positions;
-  const auto index = [&](auto at) { return static_cast<std::size_t>(at - keys.begin()); };
-  std::size_t end = keys.size();
-  if (options.mask == Mask::kCausal) {
-    end = index(std::upper_bound(keys.begin(), keys.end(), options.query_positions[query]));
-  }
-  if (options.first_seen.empty()) return {0, end};
-  const std::int32_t first = options.first_seen[head.first_query + query];
-  return {std::min(index(std::lower_bound(keys.begin(), keys.end(), first)), end), end};
-}
 
 /// The keys that queries [first, first + count) see, and those between.
 Range seen_keys(const AttentionOptions& options, const HeadLayout& head, std::size_t first,
@@ -63,21 +33,6 @@ Range seen_in_block(const AttentionOptions& options, const HeadLayout& head, std
           std::clamp(seen.end, block.begin, block.end) - block.begin};
 }
 
-/// Zeros outside of a range of a row.
-template <class T>
-void clear_outside(T* row, std::size_t count, Range inside) {
-  std::fill(row, row + inside.begin, T(0));
-  std::fill(row + inside.end, row + count, T(0));
-}
-
-template <class T>
-T largest(const T* x, std::size_t count) {
-  T highest = -std::numeric_limits<T>::infinity();
-#pragma omp simd reduction(max : highest)
-  for (std::size_t i = 0; i < count; ++i) highest = std::max(highest, x[i]);
-  return highest;
-}
-
 /// Replaces x by exp(x - shift) and returns the sum.
 template <class T>
 T exponentiate(T* x, std::size_t count, T shift) {
@@ -87,20 +42,6 @@ T exponentiate(T* x, std::size_t count, T shift) {
     x[i] = exp_of(x[i] - shift);
     sum += x[i];
   }
-  return sum;
-}
-
-template <class T>
-void scale_row(T* x, std::size_t count, T factor) {
-#pragma omp simd
-  for (std::size_t i = 0; i < count; ++i) x[i] *= factor;
-}
-
-template <class T>
-T dot(const T* a, const T* b, std::size_t count) {
-  T sum = 0;
-#pragma omp simd reduction(+ : sum)
-  for (std::size_t i = 0; i < count; ++i) sum += a[i] * b[i];
   return sum;
 }
 
@@ -133,17 +74,15 @@ class QueryBlockForward {
   void add_keys(std::size_t first_key, std::size_t keys, bool is_first) {
     const std::size_t d = in_.extents.head_dim;
     const std::size_t key_offset = head_.key + first_key * head_.key_stride;
-    in_.product(Transpose::kNo, Transpose::kYes, count_, keys, d,
-                static_cast<T>(in_.options->scale),
-                MatrixView<const T>{in_.query + head_.query + first_ * head_.query_stride,
-                                    head_.query_stride},
-                MatrixView<const T>{in_.key + key_offset, head_.key_stride}, T(0),
-                MatrixView<T>{scores_, keys});
+    gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, static_cast<T>(in_.options->scale),
+         MatrixView<const T>{in_.query + head_.query + first_ * head_.query_stride,
+                             head_.query_stride},
+         MatrixView<const T>{in_.key + key_offset, head_.key_stride}, T(0),
+         MatrixView<T>{scores_, keys});
     for (std::size_t i = 0; i < count_; ++i) softmax_row(i, first_key, keys, is_first);
-    in_.product(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1),
-                MatrixView<const T>{scores_, keys},
-                MatrixView<const T>{in_.value + key_offset, head_.key_stride},
-                is_first ? T(0) : T(1), MatrixView<T>{output_, head_.query_stride});
+    gemm(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), MatrixView<const T>{scores_, keys},
+         MatrixView<const T>{in_.value + key_offset, head_.key_stride}, is_first ? T(0) : T(1),
+         MatrixView<T>{output_, head_.query_stride});
   }
 
   /// Turns a row of scores into probabilities relative to the row's highest score so far, and
@@ -231,18 +170,17 @@ class QueryBlockBackward {
     const MatrixView<const T> probabilities{probabilities_, keys};
     const MatrixView<const T> d_scores{d_scores_, keys};
 
-    in_.product(Transpose::kNo, Transpose::kYes, count_, keys, d,
-                static_cast<T>(in_.options->scale), query, key, T(0),
-                MatrixView<T>{probabilities_, keys});
-    in_.product(Transpose::kNo, Transpose::kYes, count_, keys, d, T(1), d_output, value, T(0),
-                MatrixView<T>{d_scores_, keys});
+    gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, static_cast<T>(in_.options->scale),
+         query, key, T(0), MatrixView<T>{probabilities_, keys});
+    gemm(Transpose::kNo, Transpose::kYes, count_, keys, d, T(1), d_output, value, T(0),
+         MatrixView<T>{d_scores_, keys});
     for (std::size_t i = 0; i < count_; ++i) differentiate_row(i, first_key, keys);
-    in_.product(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), probabilities, d_output,
-                T(1), MatrixView<T>{g_.d_value + key_offset, head_.key_stride});
-    in_.product(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), d_scores, query, T(1),
-                MatrixView<T>{g_.d_key + key_offset, head_.key_stride});
-    in_.product(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), d_scores, key, T(1),
-                MatrixView<T>{g_.d_query + query_offset_, head_.query_stride});
+    gemm(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), probabilities, d_output, T(1),
+         MatrixView<T>{g_.d_value + key_offset, head_.key_stride});
+    gemm(Transpose::kYes, Transpose::kNo, keys, d, count_, T(1), d_scores, query, T(1),
+         MatrixView<T>{g_.d_key + key_offset, head_.key_stride});
+    gemm(Transpose::kNo, Transpose::kNo, count_, d, keys, T(1), d_scores, key, T(1),
+         MatrixView<T>{g_.d_query + query_offset_, head_.query_stride});
   }
 
   /// Scores to probabilities, and their gradients through the softmax.

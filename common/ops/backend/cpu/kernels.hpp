@@ -26,7 +26,7 @@ struct AttentionExtents {
   std::size_t head_dim;   ///< elements per head
 };
 
-/// The products of attention's blocks: gemm(), or another with its parameters.
+/// The products of blocks: gemm(), or another with its parameters.
 template <class T>
 using BlockProduct = void (*)(Transpose ta, Transpose tb, std::size_t m, std::size_t n,
                               std::size_t k, T alpha, MatrixView<const T> a, MatrixView<const T> b,
@@ -40,7 +40,6 @@ struct AttentionOperands {
   const T* key;                     ///< [batch, key_seq, kv_heads, head_dim]
   const T* value;                   ///< [batch, key_seq, kv_heads, head_dim]
   const AttentionOptions* options;  ///< mask, scale and positions
-  BlockProduct<T> product = gemm;   ///< of its blocks
 };
 
 /// @brief The operands in tensors.

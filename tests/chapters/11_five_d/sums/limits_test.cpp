@@ -9,6 +9,16 @@
 namespace ultra::five_d {
 namespace {
 
+/// Flags, and context parallelism that has trees.
+std::vector<test::Flag> with_cp(std::vector<test::Flag> flags, const std::string& cp) {
+  for (const auto& [flag, value] : {std::pair<std::string, std::string>{"--cp", cp},
+                                    {"--cp-layout", "contiguous"},
+                                    {"--cp-method", "all-gather"}}) {
+    flags.emplace_back(flag, value);
+  }
+  return flags;
+}
+
 /// Why the program refuses flags beside --sums tree; empty when it does not.
 std::string refusal_of_trees_with(std::vector<test::Flag> flags) {
   flags.emplace_back("--sums", "tree");
@@ -36,6 +46,14 @@ TEST(TreeSumsLimits, SizesWithoutNodesAreRefusedWithTheirNumbers) {
       {{{"--tp", "2"}, {"--heads", "4"}, {"--kv-heads", "2"}, {"--head-dim", "8"}},
        {"the width of all keys", "16, among --tp 2"}},
       {{{"--tp", "2"}, {"--vocab", "257"}}, {"cannot cut --vocab, 257", "257 / 2"}},
+      {{{"--tp", "2"}, {"--sp", "on"}, {"--seq", "14"}, {"--heads", "2"}, {"--kv-heads", "2"}},
+       {"cannot cut --seq, 14, among 2 ranks (--cp 1, --tp 2 --sp on)", "2 parts of 7"}},
+      {with_cp({{"--seq", "24"}, {"--micro-batch", "1"}, {"--global-batch", "1"}}, "4"),
+       {"cannot cut --seq, 24, among 4 ranks (--cp 4)", "4 parts of 6"}},
+      {with_cp({{"--micro-batch", "2"}, {"--global-batch", "2"}}, "2"),
+       {"with --cp 2", "is one sequence; found 2 of them", "Use --micro-batch 1"}},
+      {with_cp({{"--micro-batch", "1"}, {"--global-batch", "4"}, {"--zero", "1"}}, "2"),
+       {"with --cp 2", "found 4 micro-batches", "Use --zero 2 or 3"}},
   };
   for (const auto& [flags, parts] : refused) {
     const std::string refusal = refusal_of_trees_with(flags);
@@ -46,8 +64,15 @@ TEST(TreeSumsLimits, SizesWithoutNodesAreRefusedWithTheirNumbers) {
 
 TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
   const std::pair<std::vector<test::Flag>, const char*> refused[] = {
-      {{{"--cp", "2"}}, "inside a sequence"},
-      {{{"--tp", "2"}, {"--sp", "on"}}, "inside a sequence"},
+      {{{"--cp", "2"}}, "a rank's two chunks are two nodes"},
+      {{{"--cp", "2"}, {"--cp-layout", "contiguous"}}, "all-gather or ulysses"},
+      {{{"--cp", "4"},
+        {"--cp-layout", "contiguous"},
+        {"--cp-method", "ulysses+ring"},
+        {"--cp-ulysses", "2"},
+        {"--kv-heads", "4"}},
+       "all-gather or ulysses"},
+      {{{"--tp", "2"}, {"--sp", "on"}, {"--tp-overlap", "ring"}}, "the order of its hops"},
       {{{"--experts", "4"}}, "which tokens an expert has"},
       {{{"--tied-embeddings", ""}}, "two layers add to its gradient"},
       {{{"--tp", "2"}, {"--qk-norm", ""}}, "tokens and heads"},
@@ -57,7 +82,11 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
       {{{"--dp", "2"}, {"--zero", "1"}, {"--offload", "optimizer"}}, "blocks of its own"},
       {{{"--pp", "2"}, {"--schedule", "pipedream-async"}, {"--clip", "0"}}, "no tree joins"},
       {{{"--optimizer", "muon"}}, "bring together in parts"},
-      {{{"--precision", "bf16"}}, "trees are of f32 and f64"},
+      {{{"--precision", "fp16"}, {"--loss-scale", "none"}}, "trees are of bf16, f32 and f64"},
+      {{{"--precision", "fp8"}}, "trees are of bf16, f32 and f64"},
+      {{{"--precision", "bf16-pure"}}, "rounded once per micro-batch"},
+      {{{"--precision", "bf16"}, {"--grad-dtype", "bf16"}}, "Use --precision bf16"},
+      {{{"--precision", "bf16"}, {"--round-sums", "norms"}}, "after every addition"},
       {{{"--optimizer-state", "bf16"}}, "cut where shards are"},
       {{{"--loss-scale", "1024"}}, "have no scale"},
       {{{"--device", "emulated"}}, "Use --device cpu"},
@@ -78,6 +107,17 @@ TEST(TreeSumsLimits, WhatHasNodesIsTaken) {
       {{"--dp", "3"}, {"--global-batch", "12"}, {"--micro-batch", "2"}},
       {{"--global-batch", "6"}, {"--micro-batch", "2"}},
       {{"--tp", "2"}, {"--heads", "2"}, {"--kv-heads", "2"}, {"--ffn", "22"}, {"--head-dim", "18"}},
+      {{"--tp", "2"}, {"--sp", "on"}, {"--seq", "32"}, {"--heads", "2"}, {"--kv-heads", "2"}},
+      {{"--tp", "2"}, {"--precision", "bf16"}, {"--kv-heads", "4"}},
+      with_cp({{"--seq", "32"}, {"--micro-batch", "1"}, {"--global-batch", "1"}}, "2"),
+      with_cp({{"--seq", "64"},
+               {"--micro-batch", "1"},
+               {"--zero", "2"},
+               {"--tp", "2"},
+               {"--sp", "on"},
+               {"--kv-heads", "4"}},
+              "2"),
+      {{"--precision", "bf16"}, {"--master-weights", "off"}, {"--rounding", "stochastic"}},
       {{"--qk-norm", ""}},
       {{"--all-reduce", "pairwise-tree"}},
       {{"--dp", "4"}, {"--zero", "3"}, {"--global-batch", "12"}, {"--micro-batch", "1"}},

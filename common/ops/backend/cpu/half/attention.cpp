@@ -66,15 +66,16 @@ void for_each_group(const Tensor& query, const Tensor& key, const Fn& fn) {
 }  // namespace
 
 void attention(const AttentionResult& result, const Tensor& query, const Tensor& key,
-               const Tensor& value, const AttentionOptions& options) {
+               const Tensor& value, const AttentionOptions& options,
+               decltype(&cpu::attention<float>) attend) {
   for_each_group(query, key, [&](const HeadGroup& group) {
     const Tensor q = wide(part_of(query, group.batch, group.query_heads()));
     const Tensor k = wide(part_of(key, group.batch, group.kv_heads()));
     const Tensor v = wide(part_of(value, group.batch, group.kv_heads()));
     const Tensor output = Tensor::empty(q.device(), q.shape(), DType::kF32);
     const AttentionOptions own = options_of(options, group.batch, q.size(1));
-    cpu::attention(operands(q, k, v, own), q.device(), output.data<float>(),
-                   result.log_sum_exp.data<float>() + group.first_row(q.size(1)));
+    attend(operands(q, k, v, own), q.device(), output.data<float>(),
+           result.log_sum_exp.data<float>() + group.first_row(q.size(1)));
     cast_into(part_of(result.output, group.batch, group.query_heads()), output);
   });
 }
@@ -82,7 +83,8 @@ void attention(const AttentionResult& result, const Tensor& query, const Tensor&
 void attention_backward(const AttentionGradients& gradients, const Tensor& d_output,
                         const Tensor& query, const Tensor& key, const Tensor& value,
                         const Tensor& output, const Tensor& log_sum_exp,
-                        const AttentionOptions& options) {
+                        const AttentionOptions& options,
+                        decltype(&cpu::attention_backward<float>) differentiate) {
   for_each_group(query, key, [&](const HeadGroup& group) {
     const Range heads = group.query_heads();
     const Tensor q = wide(part_of(query, group.batch, heads));
@@ -95,10 +97,9 @@ void attention_backward(const AttentionGradients& gradients, const Tensor& d_out
     };
     const AttentionGradients sums{zeros(q), zeros(k), zeros(v)};
     const AttentionOptions own = options_of(options, group.batch, q.size(1));
-    cpu::attention_backward<float>(
-        operands(q, k, v, own), q.device(), d_out.data<float>(), out.data<float>(),
-        log_sum_exp.span<float>().data() + group.first_row(q.size(1)), sums.d_query.data<float>(),
-        sums.d_key.data<float>(), sums.d_value.data<float>());
+    differentiate(operands(q, k, v, own), q.device(), d_out.data<float>(), out.data<float>(),
+                  log_sum_exp.span<float>().data() + group.first_row(q.size(1)),
+                  sums.d_query.data<float>(), sums.d_key.data<float>(), sums.d_value.data<float>());
     cast_into(part_of(gradients.d_query, group.batch, heads), sums.d_query);
     cast_into(part_of(gradients.d_key, group.batch, group.kv_heads()), sums.d_key);
     cast_into(part_of(gradients.d_value, group.batch, group.kv_heads()), sums.d_value);

@@ -9,6 +9,7 @@
 
 #include "common/ops/adamw.hpp"
 #include "common/ops/attention.hpp"
+#include "common/ops/backend/cpu/kernels.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/ops/rope.hpp"
 #include "common/tensor/tensor.hpp"
@@ -23,6 +24,11 @@ void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Ten
 /// @brief The same by the f32 product of converted blocks: the way that every processor can go.
 void matmul_by_blocks(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
                       Transpose transpose_b, Write write);
+
+/// @brief The same by another product.
+/// @param product  of a block of rows and one of columns, over the whole inner axis.
+void matmul_by_blocks(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
+                      Transpose transpose_b, Write write, BlockProduct<float> product);
 
 /// @brief out = a + b; out may be a.
 void add(const Tensor& out, const Tensor& a, const Tensor& b);
@@ -63,13 +69,17 @@ void rope(const Tensor& x, const RopeTable& table, std::span<const std::int32_t>
 void add_row(const Tensor& to, std::size_t to_row, const Tensor& from, std::size_t from_row);
 
 /// @brief See ops::attention; the log-sum-exp is f32.
+/// @param attend  of f32 numbers: cpu::attention, or another with its parameters.
 void attention(const AttentionResult& result, const Tensor& query, const Tensor& key,
-               const Tensor& value, const AttentionOptions& options);
+               const Tensor& value, const AttentionOptions& options,
+               decltype(&cpu::attention<float>) attend = cpu::attention<float>);
 
 /// @brief See ops::attention_backward; the log-sum-exp is f32.
-void attention_backward(const AttentionGradients& gradients, const Tensor& d_output,
-                        const Tensor& query, const Tensor& key, const Tensor& value,
-                        const Tensor& output, const Tensor& log_sum_exp,
-                        const AttentionOptions& options);
+/// @param differentiate  of f32 numbers: cpu::attention_backward, or another with its parameters.
+void attention_backward(
+    const AttentionGradients& gradients, const Tensor& d_output, const Tensor& query,
+    const Tensor& key, const Tensor& value, const Tensor& output, const Tensor& log_sum_exp,
+    const AttentionOptions& options,
+    decltype(&cpu::attention_backward<float>) differentiate = cpu::attention_backward<float>);
 
 }  // namespace ultra::ops::cpu::half

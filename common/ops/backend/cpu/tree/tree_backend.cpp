@@ -1,8 +1,11 @@
 #include "common/base/errors.hpp"
 #include "common/ops/backend/backend.hpp"
+#include "common/ops/backend/cpu/half/half_ops.hpp"
 #include "common/ops/backend/cpu/kernels.hpp"
+#include "common/ops/backend/cpu/tree/tree_attention.hpp"
 #include "common/ops/backend/cpu/tree/tree_rows.hpp"
 #include "common/ops/backend/cpu/tree_gemm.hpp"
+#include "common/ops/elementwise.hpp"
 #include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::ops {
@@ -21,6 +24,14 @@ void tree_product(Transpose ta, Transpose tb, std::size_t m, std::size_t n, std:
   for (std::size_t row = 0; row < m; ++row) cpu::scale(n, alpha, c.data + row * c.stride);
 }
 
+/// Numbers of two bytes as f32, in which their sums are made; others as they are.
+Tensor wide(const Tensor& x) { return cast(x, accumulation_dtype(x.dtype())); }
+
+/// What has been made in wide numbers, where it belongs.
+void put_back(const Tensor& into, const Tensor& made) {
+  if (!made.shares_storage(into)) cast_into(into, made);
+}
+
 LogitsOfPart whole_vocabulary(const Tensor& logits, const Tensor& targets) {
   return {.logits = logits, .targets = targets, .vocabulary = {0, logits.size(-1)}};
 }
@@ -34,6 +45,9 @@ class TreeBackend final : public Backend {
     if (k == 0) {
       if (write == Write::kOverwrite) out.fill(0.0);
       return;
+    }
+    if (is_half(a.dtype())) {
+      return cpu::half::matmul_by_blocks(out, a, transpose_a, b, transpose_b, write, tree_product);
     }
     dispatch_float(out.dtype(), [&]<class T>() {
       cpu::tree_gemm(SumTree::of_axis(k), transpose_a, transpose_b, out.size(0), out.size(1), k,
@@ -54,25 +68,27 @@ class TreeBackend final : public Backend {
   void rms_norm_backward(const Tensor& d_x, const Tensor& d_weight, Write write, const Tensor& d_y,
                          const Tensor& x, const Tensor& weight,
                          const Tensor& reciprocal_rms) const override {
-    const Tensor sums = write == Write::kOverwrite
-                            ? d_weight
-                            : Tensor::empty(x.device(), d_weight.shape(), d_weight.dtype());
-    dispatch_float(x.dtype(), [&]<class T>() {
-      cpu::tree_rms_norm_backward<T>(reciprocal_rms.numel(), x.size(-1), d_y.span<T>().data(),
-                                     x.span<T>().data(), weight.span<T>().data(),
-                                     reciprocal_rms.span<T>().data(), d_x.data<T>(),
+    const DType dtype = accumulation_dtype(x.dtype());
+    const Tensor sums = Tensor::empty(x.device(), d_weight.shape(), dtype);
+    const Tensor d_rows = is_half(x.dtype()) ? Tensor::empty(x.device(), x.shape(), dtype) : d_x;
+    dispatch_float(dtype, [&]<class T>() {
+      cpu::tree_rms_norm_backward<T>(reciprocal_rms.numel(), x.size(-1), wide(d_y).span<T>().data(),
+                                     wide(x).span<T>().data(), wide(weight).span<T>().data(),
+                                     reciprocal_rms.span<T>().data(), d_rows.data<T>(),
                                      sums.span<T>().data());
     });
-    if (write == Write::kAccumulate) add(d_weight, d_weight, sums);
+    put_back(d_x, d_rows);
+    write_or_add(d_weight, sums, write);
   }
 
   void attention(const AttentionResult& result, const Tensor& query, const Tensor& key,
                  const Tensor& value, const AttentionOptions& options) const override {
+    if (is_half(query.dtype())) {
+      return cpu::half::attention(result, query, key, value, options, cpu::tree_attention<float>);
+    }
     dispatch_float(query.dtype(), [&]<class T>() {
-      auto operands = cpu::attention_operands<T>(query, key, value, options);
-      operands.product = tree_product;
-      cpu::attention(operands, query.device(), result.output.data<T>(),
-                     result.log_sum_exp.data<T>());
+      cpu::tree_attention(cpu::attention_operands<T>(query, key, value, options), query.device(),
+                          result.output.data<T>(), result.log_sum_exp.data<T>());
     });
   }
 
@@ -80,23 +96,28 @@ class TreeBackend final : public Backend {
                           const Tensor& query, const Tensor& key, const Tensor& value,
                           const Tensor& output, const Tensor& log_sum_exp,
                           const AttentionOptions& options) const override {
+    if (is_half(query.dtype())) {
+      return cpu::half::attention_backward(gradients, d_output, query, key, value, output,
+                                           log_sum_exp, options,
+                                           cpu::tree_attention_backward<float>);
+    }
     dispatch_float(query.dtype(), [&]<class T>() {
-      auto operands = cpu::attention_operands<T>(query, key, value, options);
-      operands.product = tree_product;
-      cpu::attention_backward<T>(operands, query.device(), d_output.span<T>().data(),
-                                 output.span<T>().data(), log_sum_exp.span<T>().data(),
-                                 gradients.d_query.data<T>(), gradients.d_key.data<T>(),
-                                 gradients.d_value.data<T>());
+      cpu::tree_attention_backward<T>(
+          cpu::attention_operands<T>(query, key, value, options), query.device(),
+          d_output.span<T>().data(), output.span<T>().data(), log_sum_exp.span<T>().data(),
+          gradients.d_query.data<T>(), gradients.d_key.data<T>(), gradients.d_value.data<T>());
     });
   }
 
   void embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
                           std::size_t first_token) const override {
-    dispatch_float(d_part.dtype(), [&]<class T>() {
-      cpu::tree_embedding_backward<T>(tokens.span<std::int32_t>(), d_output.span<T>().data(),
-                                      first_token, d_part.size(0), d_part.size(1),
-                                      d_part.span<T>().data());
+    const Tensor rows = wide(d_part);
+    dispatch_float(rows.dtype(), [&]<class T>() {
+      cpu::tree_embedding_backward<T>(tokens.span<std::int32_t>(), wide(d_output).span<T>().data(),
+                                      first_token, rows.size(0), rows.size(1),
+                                      rows.span<T>().data());
     });
+    put_back(d_part, rows);
   }
 
   double cross_entropy(const Tensor& logits, const Tensor& targets,
@@ -108,10 +129,12 @@ class TreeBackend final : public Backend {
 
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
                           double normalizer, Write write) const override {
-    const LogitsOfPart all = whole_vocabulary(logits, targets);
+    const Tensor gradient = wide(logits);
+    const LogitsOfPart all = whole_vocabulary(gradient, targets);
     const Tensor highest = cpu::tree_highest_logits(all);
     const Tensor sums = cpu::tree_exponentials_of_logits(all, highest);
     cpu::tree_cross_entropy_of_parts(loss, all, highest, sums, normalizer, write);
+    put_back(logits, gradient);
   }
 
   // No sum over a long axis, or one of a row that no layout cuts: as everywhere.
@@ -146,8 +169,9 @@ class TreeBackend final : public Backend {
  private:
   static ExactSum exact_squares(const Tensor& x) {
     ExactSum sum;
-    dispatch_float(x.dtype(), [&]<class T>() {
-      for (const T each : x.span<T>()) {
+    const Tensor numbers = wide(x);
+    dispatch_float(numbers.dtype(), [&]<class T>() {
+      for (const T each : numbers.span<T>()) {
         sum.add(static_cast<double>(each) * static_cast<double>(each));
       }
     });

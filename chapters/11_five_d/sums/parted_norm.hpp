@@ -1,0 +1,49 @@
+#pragma once
+/// @file
+/// Norms whose ranks have parts of each sequence: the gradient of the weight is one tree's, as on one rank.
+
+#include <memory>
+#include <utility>
+
+#include "common/comm/communicator.hpp"
+#include "common/nn/layer_factory.hpp"
+#include "common/nn/layers/norm.hpp"
+
+namespace ultra::five_d {
+
+/// @brief RMSNorm of a rank's part of each sequence, by trees.
+///
+/// The tree over tokens has a sequence's parts below, and sequences above. So the ranks' nodes of each
+/// sequence are joined first, in the backward pass; then each rank joins the sequences.
+/// Cost: in the backward pass, an all-reduce of a weight for each sequence of the micro-batch; without
+/// trees, one of a weight for each step does (tensor_parallel::sum_partial_gradients).
+class PartedNorm : public nn::RmsNorm {
+ public:
+  /// @param ranks  that have the sequences, in the order of their parts: each a node of the tree.
+  PartedNorm(const nn::BuildContext& context, const nn::NormSpec& spec, Communicator ranks)
+      : RmsNorm(context, spec), ranks_(std::move(ranks)) {}
+
+ protected:
+  [[nodiscard]] Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
+                                 const Tensor& d_weight) const override;
+
+ private:
+  Communicator ranks_;
+};
+
+/// @brief Makes norms of tokens as PartedNorm; each rank has the whole gradients of their weights.
+class PartedNormFactory : public nn::FactoryWrapper {
+ public:
+  /// @param inner  outlives this.
+  /// @param tp     the ranks that share the model's matrices, and each sequence.
+  PartedNormFactory(nn::LayerFactory& inner, Communicator tp)
+      : FactoryWrapper(inner), tp_(std::move(tp)) {}
+
+  [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
+                                                const nn::NormSpec& spec) override;
+
+ private:
+  Communicator tp_;
+};
+
+}  // namespace ultra::five_d
