@@ -42,19 +42,11 @@ class TreeRows {
 /// Tokens of a sequence that cp ranks have are below its other sums: each sequence must be whole first.
 void expect_whole_sequences(const train::Setup& setup, const std::vector<std::size_t>& sizes) {
   const std::size_t cp = setup.ranks_along(context_parallel::kAxis);
-  if (cp == 1) return;
-  if (sizes.front() != 1) {
-    throw ConfigError(fmt::format(
-        "{}: with --cp {}, ranks add up each micro-batch's gradients, and a node of the tree over "
-        "tokens is one sequence; found {} of them. Use --micro-batch 1.",
-        kTreeSumsFlag, cp, sizes.front()));
-  }
-  if (sizes.size() == 1 || deals_in_turn(setup)) return;
+  if (cp == 1 || sizes.front() == 1) return;
   throw ConfigError(fmt::format(
-      "{}: with --cp {}, gradients of a micro-batch have to be added up over the ranks before "
-      "those "
-      "of the next; found {} micro-batches. Use --zero 2 or 3, or --global-batch as large as --dp.",
-      kTreeSumsFlag, cp, sizes.size()));
+      "{}: with --cp {}, ranks add up each micro-batch's gradients, and a node of the tree over "
+      "tokens is one sequence; found {} of them. Use --micro-batch 1.",
+      kTreeSumsFlag, cp, sizes.front()));
 }
 
 void expect_power_of_two(std::size_t sequences, const std::string& whose, const char* advice) {

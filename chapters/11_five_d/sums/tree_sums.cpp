@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/11_five_d/sums/limits.hpp"
 #include "chapters/11_five_d/sums/parted_norm.hpp"
 #include "common/ops/elementwise.hpp"
@@ -50,6 +51,16 @@ class SeparateMaps : public nn::Projections {
  private:
   std::vector<std::unique_ptr<nn::Projections>> maps_;
 };
+
+/// What makes the gradient of a micro-batch whole, of whose sequences these ranks have parts. The exchange
+/// behind the step adds up what they all have: so the first one has it, and the others have zeros.
+std::function<void(const Tensor&)> sum_of_parts(const Communicator& ranks) {
+  if (ranks.size() == 1) return {};
+  return [ranks](const Tensor& gradient) {
+    ranks.labeled("gradient of a sequence").all_reduce(gradient).wait();
+    if (ranks.rank() > 0) gradient.fill(0.0);
+  };
+}
 
 }  // namespace
 
@@ -133,7 +144,9 @@ void TreeSums::configure_step(train::StepConfig& step_config, const train::Setup
       [](const train::ModelScope& scope) -> std::unique_ptr<train::StepObserver> {
         const std::size_t micro_batches = scope.plan.micro_batches.size();
         if (micro_batches == 1) return std::make_unique<train::StepObserver>();
-        return train::join_gradients_by_tree(scope.chunks, micro_batches);
+        return train::join_gradients_by_tree(
+            scope.chunks, micro_batches,
+            sum_of_parts(scope.plan.mesh.along(context_parallel::kAxis)));
       });
 }
 

@@ -7,7 +7,7 @@
 /// | the inner axis of a product       | the rank that has a part      | all-reduces along tp            |
 /// | tokens, in gradients of weights   | a micro-batch, then the step  | the replicas' exchange          |
 /// | the same, of norms, with --sp     | a rank's part of a sequence   | all-reduces along tp, then as above |
-/// | the same with --cp                | a rank's part of a sequence   | the exchange of each micro-batch |
+/// | the same with --cp                | a rank's part of a sequence   | all-reduces along cp, then as above |
 /// | queries, in gradients of keys     | a rank's part of a sequence   | the reduce-scatter along cp     |
 /// | the vocabulary, in the loss       | the rank that has a part      | all-reduce along tp             |
 /// | keys of a query, a token's hidden | one rank                      | none: no layout here cuts them  |

@@ -1,5 +1,6 @@
 #include "common/train/gradients/tree_gradients.hpp"
 
+#include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -11,7 +12,8 @@ namespace {
 /// One parameter's gradient, of which some micro-batches' nodes wait for their neighbours.
 class GradientTree {
  public:
-  explicit GradientTree(std::size_t leaves) : leaves_(leaves), tree_(leaves) {}
+  GradientTree(std::size_t leaves, std::function<void(const Tensor&)> complete)
+      : leaves_(leaves), complete_(std::move(complete)), tree_(leaves) {}
 
   void step_begins() {
     tree_.clear();
@@ -21,6 +23,7 @@ class GradientTree {
   /// The gradient of a micro-batch: the last one becomes the sum of all, the others are let go.
   void add(nn::Parameter& parameter, std::size_t leaf) {
     const bool is_last = ++added_ == leaves_;
+    if (complete_) complete_(parameter.grad());
     const bool is_all = tree_.add(
         leaf, is_last ? parameter.grad() : parameter.grad().clone(MemoryCategory::kGradients));
     ensure(is_all == is_last, "the last gradient completes the tree");
@@ -29,16 +32,18 @@ class GradientTree {
 
  private:
   std::size_t leaves_;
+  std::function<void(const Tensor&)> complete_;
   std::size_t added_ = 0;
   TensorTree tree_;
 };
 
 class TreeGradients : public StepObserver {
  public:
-  TreeGradients(std::span<nn::Model* const> chunks, std::size_t micro_batches) {
+  TreeGradients(std::span<nn::Model* const> chunks, std::size_t micro_batches,
+                const std::function<void(const Tensor&)>& complete) {
     for (nn::Model* chunk : chunks) {
       for (nn::Parameter* parameter : chunk->parameters()) {
-        auto tree = std::make_shared<GradientTree>(micro_batches);
+        auto tree = std::make_shared<GradientTree>(micro_batches, complete);
         trees_.push_back(tree);
         hooks_.push_back(parameter->on_grad_ready(
             [this, tree](nn::Parameter& of) { tree->add(of, micro_batch_); }));
@@ -60,9 +65,10 @@ class TreeGradients : public StepObserver {
 
 }  // namespace
 
-std::unique_ptr<StepObserver> join_gradients_by_tree(std::span<nn::Model* const> chunks,
-                                                     std::size_t micro_batches) {
-  return std::make_unique<TreeGradients>(chunks, micro_batches);
+std::unique_ptr<StepObserver> join_gradients_by_tree(
+    std::span<nn::Model* const> chunks, std::size_t micro_batches,
+    std::function<void(const Tensor& gradient)> complete) {
+  return std::make_unique<TreeGradients>(chunks, micro_batches, complete);
 }
 
 }  // namespace ultra::train

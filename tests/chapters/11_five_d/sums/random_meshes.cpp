@@ -165,7 +165,7 @@ void RandomMeshes::draw_layout(Configuration& drawn, const Extents& mesh) {
   const auto layout = [&](const char* flag, const std::string& value) {
     drawn.layout.emplace_back(flag, value);
   };
-  const std::size_t zero = random_.between(mesh.cp > 1 && percent(70) ? 2 : 0, 3);
+  const std::size_t zero = random_.between(0, 3);
   if (zero > 0) layout("--zero", std::to_string(zero));
   if (zero == 3 && percent(40)) layout("--shards", "rows");
   if (percent(40)) layout("--overlap", random_.pick({"none", "bucketed"}));

@@ -66,6 +66,21 @@ TEST_F(TreeGradientsTest, JoinByPlaceInWhateverOrderPassesCome) {
   }
 }
 
+TEST_F(TreeGradientsTest, AreMadeWholeBeforeTheyAreJoined) {
+  std::size_t calls = 0;
+  const auto observer = join_gradients_by_tree(chunks, 4, [&](const Tensor& gradient) {
+    ops::scale_into(gradient, 2.0);  // exact
+    ++calls;
+  });
+  observer->step_begins({});
+  for (std::size_t i = 0; i < 4; ++i) pass_backward(i, *observer);
+  EXPECT_EQ(calls, 4 * model.parameters().size());
+  for (const nn::Parameter* parameter : model.parameters()) {
+    ops::scale_into(parameter->grad(), 0.5);
+  }
+  expect_sums(4);
+}
+
 TEST_F(TreeGradientsTest, StandWhereTheirParameterHasItsGradientsFromTheFirstPassOn) {
   nn::Parameter& first = *model.parameters().front();
   const Tensor place = Tensor::empty(Device::cpu(), first.shape(), DType::kF32);
