@@ -4,11 +4,21 @@
 
 #include "chapters/04_zero/whole_matrices/whole_matrices.hpp"
 #include "common/base/errors.hpp"
+#include "common/train/weights/frozen_weights.hpp"
 
 namespace ultra::zero {
 namespace {
 
-/// What this rank owns of the groups, and speaks for unless it has a copy of the first ones' shards.
+std::vector<train::OwnedPiece> pieces_of(const std::vector<ParameterGroup>& groups,
+                                         const ShardGroups& ranks,
+                                         std::vector<train::OwnedPiece> frozen) {
+  std::vector<train::OwnedPiece> pieces = owned_pieces(groups, ranks);
+  pieces.insert(pieces.end(), frozen.begin(), frozen.end());
+  return pieces;
+}
+
+}  // namespace
+
 std::vector<train::OwnedPiece> owned_pieces(const std::vector<ParameterGroup>& groups,
                                             const ShardGroups& ranks) {
   const bool is_first_copy = !ranks.replicas || ranks.replicas->rank() == 0;
@@ -23,11 +33,20 @@ std::vector<train::OwnedPiece> owned_pieces(const std::vector<ParameterGroup>& g
   return pieces;
 }
 
-}  // namespace
+std::vector<train::OwnedPiece> kept_as_wholes(const std::vector<nn::Parameter*>& parameters,
+                                              const Communicator& dp) {
+  std::vector<train::OwnedPiece> pieces;
+  for (const nn::Parameter* parameter : parameters) {
+    const bool is_owner = dp.rank() == 0 && parameter->is_owner();
+    pieces.push_back({parameter, {0, parameter->count()}, is_owner, is_owner});
+  }
+  return pieces;
+}
 
 ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup> groups,
-                           ShardGroups ranks, const OffloadSettings& offload)
-    : ModelStates(scope.data_group, owned_pieces(groups, ranks)),
+                           std::vector<train::OwnedPiece> frozen, ShardGroups ranks,
+                           const OffloadSettings& offload)
+    : ModelStates(scope.data_group, pieces_of(groups, ranks, std::move(frozen))),
       ranks_(std::move(ranks)),
       groups_(std::move(groups)) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -35,20 +54,32 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
       sites_.push_back({.group = g, .elements = piece.place});
     }
   }
-  const nn::Parameter& like = *groups_.front().parameters.front();
-  offloaded_ = offload_states(offload, pieces(), *scope.optimizer.rule, like, scope.precision);
+  const std::vector<train::OwnedPiece> trained = trained_pieces();
+  const nn::Parameter& like = *scope.parameters.front();
+  offloaded_ = offload_states(offload, trained, *scope.optimizer.rule, like, scope.precision);
   std::unique_ptr<optim::MatrixExchange> whole;
   if (scope.optimizer.rule->needs_whole(optim::WeightKind::kMatrix)) {
     whole = std::make_unique<WholeMatrices>(matrices_in(groups_, shards()), shards(),
                                             scope.optimizer.whole);
   }
   update_by(
-      train::make_optimizer(scope.optimizer, pieces(),
+      train::make_optimizer(scope.optimizer, trained,
                             offloaded_ ? offloaded_store(offloaded_) : nullptr, std::move(whole)),
       masters_of(pieces(), scope.precision, offloaded_));
 }
 
+void ShardedModel::keep_whole_weights(const std::vector<nn::Parameter*>& parameters) {
+  whole_ = whole_weights(groups_);
+  for (nn::Parameter* parameter : train::frozen(parameters)) {
+    const Tensor value = Tensor::empty(parameter->device(), parameter->shape(), parameter->dtype(),
+                                       MemoryCategory::kParameters);
+    parameter->initial_values_into(value);
+    parameter->set_value(value);
+  }
+}
+
 Tensor ShardedModel::weights(std::size_t piece) {
+  if (piece >= sites_.size()) return pieces()[piece].parameter->value();  // frozen, and whole
   const auto& [group, elements] = site(piece);
   return own_shard(whole_.at(group), shards()).slice(0, elements);
 }

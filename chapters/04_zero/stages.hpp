@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,9 @@ struct ZeroSettings {
   ZeroStage stage = ZeroStage::kParameters;  ///< what exists as shards only; not kNone
   std::size_t bucket_capacity = 0;           ///< elements of a bucket; stage 3 has units instead
   ShardCut cut = ShardCut::kFlat;            ///< how tensors become shards; stage 3
-  Overlap overlap = Overlap::kOn;            ///< whether the rank computes while gradients travel
-  std::size_t prefetch = 1;                  ///< units to gather ahead; stage 3
+  std::optional<DType> gather = {};  ///< in which rows travel to the passes; absent: their own
+  Overlap overlap = Overlap::kOn;    ///< whether the rank computes while gradients travel
+  std::size_t prefetch = 1;          ///< units to gather ahead; stage 3
   Reshard reshard = Reshard::kAfterForward;  ///< what becomes of gathered units; stage 3
   ZeroPlusPlus plus_plus = {};               ///< how weights and gradients travel; stage 3
   OffloadSettings offload = {};              ///< what is outside the device, and where
@@ -72,8 +74,11 @@ class ShardedModel : public train::ModelStates {
   [[nodiscard]] const std::vector<Tensor>& whole() const { return whole_; }
 
  protected:
-  /// @param groups  of the parameters, in the order in which backward passes make their gradients.
-  ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup> groups, ShardGroups ranks,
+  /// @param groups  of the parameters that are trained, in the order in which backward passes make their
+  /// gradients.
+  /// @param frozen  what this rank keeps of the others.
+  ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup> groups,
+               std::vector<train::OwnedPiece> frozen, ShardGroups ranks,
                const OffloadSettings& offload);
 
   /// @brief Where a piece stands: in the shard of a group.
@@ -82,12 +87,13 @@ class ShardedModel : public train::ModelStates {
     Range elements;     ///< of the rank's shard
   };
 
-  /// @brief Makes the initial weights, which every rank keeps.
-  void keep_whole_weights() { whole_ = whole_weights(groups_); }
+  /// @brief Makes the initial weights, which every rank keeps; frozen ones each for itself.
+  /// @param parameters  all of them.
+  void keep_whole_weights(const std::vector<nn::Parameter*>& parameters);
 
   /// @brief The groups, with the numbers that units and gradients have too.
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
-  /// @brief Where a piece stands.
+  /// @brief Where a piece that is trained stands.
   [[nodiscard]] const PieceSite& site(std::size_t piece) const { return sites_.at(piece); }
   /// @brief Who has the other shards.
   [[nodiscard]] const Communicator& shards() const { return ranks_.shards; }
@@ -95,15 +101,24 @@ class ShardedModel : public train::ModelStates {
  private:
   ShardGroups ranks_;
   std::vector<ParameterGroup> groups_;
-  std::vector<PieceSite> sites_;  // by piece
+  std::vector<PieceSite> sites_;  // by piece that is trained
   std::shared_ptr<OffloadedStates> offloaded_;
   std::vector<Tensor> whole_;  // by group
 };
 
+/// @brief What this rank owns of groups, and speaks for unless it has a copy of the first ones' shards.
+[[nodiscard]] std::vector<train::OwnedPiece> owned_pieces(const std::vector<ParameterGroup>& groups,
+                                                          const ShardGroups& ranks);
+
+/// @brief Parameters that every rank of `dp` keeps as wholes, and nobody updates: the first one saves them.
+[[nodiscard]] std::vector<train::OwnedPiece> kept_as_wholes(
+    const std::vector<nn::Parameter*>& parameters, const Communicator& dp);
+
 /// @brief Shards parameters, and makes their initial weights.
-/// @throws InternalError for ZeroStage::kNone, for offloaded weights in another stage than 3, and for rows of
+/// @throws ConfigError for a flat unit with frozen parameters and trained ones;
+/// InternalError for ZeroStage::kNone, for offloaded weights in another stage than 3, and for rows of
 /// offloaded weights or with plus_plus;
-/// ConfigError when nodes of plus_plus do not make up the ranks; what OffloadedStates throws.
+/// ConfigError, too, when nodes of plus_plus do not make up the ranks; what OffloadedStates throws.
 /// Collective over ranks.dp when nodes are made.
 [[nodiscard]] std::unique_ptr<ShardedModel> shard_model(const ShardedScope& scope,
                                                         const ShardGroups& ranks,

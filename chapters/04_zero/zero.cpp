@@ -54,6 +54,12 @@ class Offloading : public train::Technique {
                              "--offload optimizer, or leave out --shards.",
                    .broken = settings().what == Offload::kOptimizerAndParameters &&
                              zero.cut == ShardCut::kRows});
+    all.push_back({.first = "--offload optimizer+params",
+                   .second = "--freeze",
+                   .reason = "storage has weights beside the optimizer's states, which frozen ones "
+                             "do not have. Use --offload optimizer, or leave out --freeze.",
+                   .broken = settings().what == Offload::kOptimizerAndParameters &&
+                             !setup.train.freeze.empty()});
     return all;
   }
 
@@ -97,6 +103,10 @@ std::vector<train::Conflict> Zero::conflicts_with_recording(const train::Setup&)
   return {train::not_recorded("--zero++",
                               "its blocks of int8 are made of numbers, which nothing has here.",
                               !options_.plus_plus.techniques.empty())};
+}
+
+void Zero::validate_training(const train::Setup& setup) const {
+  options_.expect_narrower(setup.train.formats().parameters);
 }
 
 void Zero::check_ranks(train::Setup& setup) { options_.expect_nodes_of(setup.data_ranks()); }

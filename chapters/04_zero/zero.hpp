@@ -30,6 +30,7 @@ class Zero : public train::Technique {
   void add_flags(CLI::App& app, train::Setup& setup) override;
   void validate(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Conflict> conflicts(const train::Setup& setup) const override;
+  void validate_training(const train::Setup& setup) const override;
   void check_ranks(train::Setup& setup) override;
   [[nodiscard]] std::vector<train::Conflict> conflicts_with_recording(
       const train::Setup& setup) const override;

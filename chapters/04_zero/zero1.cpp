@@ -1,6 +1,7 @@
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_step.hpp"
+#include "common/train/weights/frozen_weights.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -14,17 +15,19 @@ class Zero1 final : public ShardedModel {
  public:
   Zero1(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
       : ShardedModel(scope,
-                     groups_by_bucket(scope.chunks, scope.parameters, settings.bucket_capacity,
-                                      ranks.shards.size()),
-                     ranks, settings.offload),
-        parameters_(scope.parameters),
-        // 1. A bucket of gradients is reduce-scattered when the step's last backward pass has
-        //    completed it; the pass goes on meanwhile.
-        reduce_scatters_(data_parallel::sum_in_buckets(
-            scope.parameters, as_buckets(groups()),
-            settings.overlap == Overlap::kOn ? Flush::kWhenReady : Flush::kAfterBackward,
-            reduce_scatter_exchange(ranks), static_cast<std::size_t>(ranks.shards.size()))) {
-    keep_whole_weights();
+                     groups_by_bucket(scope.chunks, train::trained(scope.parameters),
+                                      settings.bucket_capacity, ranks.shards.size()),
+                     kept_as_wholes(train::frozen(scope.parameters), ranks.dp), ranks,
+                     settings.offload),
+        parameters_(train::trained(scope.parameters)) {
+    keep_whole_weights(scope.parameters);
+    if (groups().empty()) return;  // all are frozen
+    // 1. A bucket of gradients is reduce-scattered when the step's last backward pass has
+    //    completed it; the pass goes on meanwhile.
+    reduce_scatters_ = data_parallel::sum_in_buckets(
+        parameters_, as_buckets(groups()),
+        settings.overlap == Overlap::kOn ? Flush::kWhenReady : Flush::kAfterBackward,
+        reduce_scatter_exchange(ranks), static_cast<std::size_t>(ranks.shards.size()));
   }
   train::GradientExchange* exchange() override { return reduce_scatters_.get(); }
 

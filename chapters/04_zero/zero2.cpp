@@ -2,6 +2,7 @@
 #include "chapters/04_zero/shards/tree_reducer.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_step.hpp"
+#include "common/train/weights/frozen_weights.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -13,18 +14,19 @@ class Zero2 final : public ShardedModel {
  public:
   Zero2(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
       : ShardedModel(scope,
-                     groups_by_bucket(scope.chunks, scope.parameters, settings.bucket_capacity,
-                                      ranks.shards.size()),
-                     ranks, settings.offload),
+                     groups_by_bucket(scope.chunks, train::trained(scope.parameters),
+                                      settings.bucket_capacity, ranks.shards.size()),
+                     kept_as_wholes(train::frozen(scope.parameters), ranks.dp), ranks,
+                     settings.offload),
         // 1. A bucket of gradients is reduce-scattered as soon as any backward pass has completed
         //    it: this rank's shard of the sum is kept, and the bucket's memory is free again.
         gradients_(groups(),
                    joined_by_tree(shard_reducer(groups(), ranks, settings.overlap, scope.schedule),
                                   groups(), scope.schedule),
                    Departure::kWhenComplete) {
-    keep_whole_weights();
+    keep_whole_weights(scope.parameters);
   }
-  train::GradientExchange* exchange() override { return &gradients_; }
+  train::GradientExchange* exchange() override { return gradients_.used(); }
 
   // 2. After the passes each shard is the sum of all of them.
   Tensor gradient(std::size_t piece) override {

@@ -133,6 +133,7 @@ HookHandle Parameter::on_grad_ready(GradReadyHook hook) {
 }
 
 void Parameter::add_grad(GradientWork work) {
+  if (is_frozen_) return;
   if (queue_ != nullptr) {
     queue_->push([this, work = std::move(work)] { run(work); });
   } else {

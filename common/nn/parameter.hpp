@@ -159,6 +159,11 @@ class Parameter {
   [[nodiscard]] bool may_be_idle() const { return may_be_idle_; }
   /// @brief Allows that: for weights of which some tokens have no use.
   void allow_idle() { may_be_idle_ = true; }
+
+  /// @brief Whether nothing trains it: it has no gradient and no optimizer's states, and stays what it is.
+  [[nodiscard]] bool is_frozen() const { return is_frozen_; }
+  /// @brief Freezes it: work on its gradient is not done from now on.
+  void freeze() { is_frozen_ = true; }
   /// @brief Element type of the values.
   [[nodiscard]] DType dtype() const { return types_.value; }
   /// @brief Element type of the gradient.
@@ -200,7 +205,8 @@ class Parameter {
 
   /// @brief Runs `work` on the gradient now, or puts it off while a queue is set.
   ///
-  /// The first work after drop_grad() overwrites, later work accumulates. The hooks run after it.
+  /// The first work after drop_grad() overwrites, later work accumulates. The hooks run after it. Of a
+  /// frozen parameter there is no gradient, and nothing runs.
   void add_grad(GradientWork work);
 
   /// @brief Calls `hook` each time work on the gradient has been done, once per micro-batch, until
@@ -212,7 +218,7 @@ class Parameter {
 
   /// @brief Says that work on the gradient reads `tensor`: a queue keeps it until the work is done.
   void keep_for_grad(const Tensor& tensor) const {
-    if (queue_ != nullptr) queue_->keep(tensor);
+    if (queue_ != nullptr && !is_frozen_) queue_->keep(tensor);
   }
 
  private:
@@ -227,6 +233,7 @@ class Parameter {
   std::vector<Replication> replications_;
   std::string data_group_{kDataGroup};
   bool may_be_idle_ = false;
+  bool is_frozen_ = false;
   Tensor value_;
   Tensor grad_;
   std::weak_ptr<const std::function<Tensor()>> allocate_grad_;  // gone: fresh memory

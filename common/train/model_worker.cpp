@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "common/train/weights/frozen_weights.hpp"
+
 namespace ultra::train {
 namespace {
 
@@ -24,8 +26,7 @@ std::vector<std::string> data_groups_of(const std::vector<nn::Model*>& chunks) {
 
 std::unique_ptr<ModelStates> make_replicated(const StatesScope& scope,
                                              const StepConfig& step_config) {
-  const MakeExchange& make_exchange = step_config.exchange.get();
-  return std::make_unique<ReplicatedStates>(scope, make_exchange ? make_exchange(scope) : nullptr);
+  return std::make_unique<ReplicatedStates>(scope, exchange_of(scope, step_config.exchange.get()));
 }
 
 }  // namespace
@@ -36,6 +37,7 @@ ModelWorker::ModelWorker(const RunContext& context, std::shared_ptr<const Plan> 
       plan_(std::move(plan)),
       factories_(std::move(factories)),
       whole_(nn::named_shapes(context.options.model, *factories_.back())) {
+  expect_to_train(context_.options.freeze, whole_);
   make_chunks(step_config.values);
   step_ = std::make_unique<Step>(context_, *plan_, whole_, make_parts(step_config));
 }
@@ -63,6 +65,7 @@ void ModelWorker::make_chunks(nn::Values values) {
                                                         *factories_.back(), stage, values));
     chunks_.push_back(owned_chunks_.back().get());
     name_phases(*chunks_.back());
+    freeze(*chunks_.back(), options.freeze);
   }
 }
 
@@ -73,7 +76,7 @@ std::vector<std::unique_ptr<ModelStates>> ModelWorker::make_states(
   for (const std::string& group : data_groups_of(chunks_)) {
     const StatesScope scope{{context_, *plan_, chunks_},
                             group,
-                            parameters_of(chunks_, group),
+                            frozen_last(parameters_of(chunks_, group)),
                             plan_->groups.at(group),
                             {.rule = step_config.rule,
                              .wrap = step_config.weight_rule.get(),

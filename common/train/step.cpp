@@ -6,6 +6,7 @@
 
 #include "common/ops/sums/exact_sum.hpp"
 #include "common/train/run/divergence.hpp"
+#include "common/train/weights/frozen_weights.hpp"
 
 namespace ultra::train {
 namespace {
@@ -15,8 +16,8 @@ std::vector<FollowedGradients> followed_by(const std::vector<std::unique_ptr<Mod
   std::vector<FollowedGradients> followed;
   for (const auto& state : states) {
     if (state->exchange() == nullptr) continue;
-    followed.push_back(
-        {.parameters = parameters_of(chunks, state->data_group()), .exchange = state->exchange()});
+    followed.push_back({.parameters = trained(parameters_of(chunks, state->data_group())),
+                        .exchange = state->exchange()});
   }
   return followed;
 }

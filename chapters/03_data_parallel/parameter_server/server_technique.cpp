@@ -39,6 +39,10 @@ class ParameterServers : public train::Technique {
     };
     return {excluded("--init", !setup.train.init.empty()),
             excluded("--val-data", !setup.train.val_data.empty()),
+            {.first = "--freeze",
+             .second = "parameter servers",
+             .reason = "the servers update all weights. Leave it out.",
+             .broken = !setup.train.freeze.empty()},
             {.first = "--optimizer muon",
              .second = "parameter servers",
              .reason = "a server has flat parts of the weights, and Muon's steps are of whole "

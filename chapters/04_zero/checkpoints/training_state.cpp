@@ -38,6 +38,7 @@ bool TrainingState::saves(std::size_t piece) const {
 
 optim::StateSpecs TrainingState::specs(std::size_t piece) const {
   const PieceOwner& owner = owners_.at(piece);
+  if (pieces_[piece].parameter->is_frozen()) return {};
   return owner.states->optimizer().specs(owner.piece);
 }
 
@@ -70,8 +71,8 @@ PieceValues TrainingState::copy(std::size_t piece) const {
       make_values(host_, shape.numel(), accumulation_dtype(like.dtype()), specs(piece).size());
   owner.states->read_weights(owner.piece, copied.weights);
   optim::StateStore& store = owner.states->optimizer().store();
-  // No states: every step so far has been skipped.
-  if (store.size() > 0) store.read(owner.piece, in_shape(copied.states, shape));
+  // No states: every step so far has been skipped, or the piece is frozen.
+  if (store.size() > owner.piece) store.read(owner.piece, in_shape(copied.states, shape));
   return copied;
 }
 
@@ -80,7 +81,7 @@ void TrainingState::load(
     const std::function<void(std::size_t piece, const PieceValues& values)>& values) {
   for (const auto& states : trainer_.states) {
     std::vector<Tensor> weights;
-    for (std::size_t i = 0; i < states->pieces().size(); ++i) {
+    for (std::size_t i = 0; i < states->trained_pieces().size(); ++i) {
       weights.push_back(states->weights(i));
     }
     states->optimizer().resume(optimizer_steps, weights);
@@ -92,6 +93,7 @@ void TrainingState::load(
         make_values(host_, like.numel(), accumulation_dtype(like.dtype()), specs(i).size());
     values(i, loaded);
     states->write_weights(piece, loaded.weights);
+    if (pieces_[i].parameter->is_frozen()) continue;
     states->optimizer().store().write(piece, in_shape(loaded.states, like.shape()));
   }
   for (const auto& states : trainer_.states) states->share_weights();

@@ -39,7 +39,7 @@ class TrainingState {
   [[nodiscard]] const std::vector<train::OwnedPiece>& pieces() const { return pieces_; }
   /// @brief Whether this rank saves a piece. All ranks together save every element once.
   [[nodiscard]] bool saves(std::size_t piece) const;
-  /// @brief What the optimizer keeps of each weight of a piece.
+  /// @brief What the optimizer keeps of each weight of a piece; of a frozen one nothing.
   [[nodiscard]] optim::StateSpecs specs(std::size_t piece) const;
   /// @brief Whether the optimizer keeps a state of this name of weights of any kind.
   [[nodiscard]] bool keeps(std::string_view state) const;

@@ -262,17 +262,22 @@ class StoredWeights final : public train::MasterWeights {
       : states_(std::move(states)), are_masters_(are_masters) {}
 
   Tensor of(std::size_t piece) const override {
-    return are_masters_ ? states_->weights_in_window(piece) : Tensor();
+    return are_masters_ && has(piece) ? states_->weights_in_window(piece) : Tensor();
   }
-  void read(std::size_t piece, const Tensor& /*weights*/, const Tensor& out) const override {
+  void read(std::size_t piece, const Tensor& weights, const Tensor& out) const override {
+    if (!has(piece)) return MasterWeights::read(piece, weights, out);
     states_->read_weights(states_->layout().elements_of(piece), out);
   }
   void write(std::size_t piece, const Tensor& weights, const Tensor& in) const override {
+    if (!has(piece)) return MasterWeights::write(piece, weights, in);
     states_->write_weights(states_->layout().elements_of(piece), in);
     if (are_masters_) cast_into(weights, in);
   }
 
  private:
+  /// Frozen pieces stand behind those that are updated.
+  [[nodiscard]] bool has(std::size_t piece) const { return piece < states_->layout().tensors(); }
+
   std::shared_ptr<OffloadedStates> states_;
   bool are_masters_;
 };

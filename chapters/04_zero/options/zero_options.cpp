@@ -7,6 +7,7 @@
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/base/text.hpp"
 #include "common/train/options/choice_option.hpp"
 #include "common/train/options/flags.hpp"
 
@@ -45,6 +46,17 @@ void ZeroOptions::add_to(CLI::App& app) {
       [this](const std::string& word) { cut = train::parse_choice("--shards", word, kCuts); },
       "how tensors are cut into shards: flat, all as one array, or rows, each for itself by whole "
       "rows (with --zero 3) [flat]");
+  flags.add_parsed(
+      "--gather-dtype",
+      [this](const std::string& word) {
+        if (word != "bf16") {
+          throw ConfigError(fmt::format("--gather-dtype is {}, expected bf16.", in_quotes(word)));
+        }
+        gather = DType::kBF16;
+      },
+      "with --shards rows: rows are rounded to bf16 before they are gathered, and stay what they "
+      "are "
+      "on their owner [the type of the weights]");
   flags.add("--prefetch", prefetch,
             "units whose weights are gathered ahead, with --zero 3 [1; 0 with --overlap none]",
             {0, kMostUnits});
@@ -67,6 +79,8 @@ void ZeroOptions::add_to(CLI::App& app) {
 void ZeroOptions::validate(const data_parallel::DataParallelOptions& data_parallel) const {
   const bool all = stage == ZeroStage::kParameters;
   expect_meaning(cut.has_value(), "--shards", shards(), "--zero 1, 2 or 3");
+  expect_meaning(gather.has_value(), "--gather-dtype", all && cut == ShardCut::kRows,
+                 "--zero 3 --shards rows");
   expect_meaning(prefetch.has_value(), "--prefetch", all, "--zero 3");
   expect_meaning(reshard.has_value(), "--reshard-after-forward", all, "--zero 3");
   train::under_flag("--reduce-scatter", "", [&] { static_cast<void>(algorithms(data_parallel)); });
@@ -111,6 +125,15 @@ std::vector<train::Conflict> ZeroOptions::conflicts(
   return all;
 }
 
+void ZeroOptions::expect_narrower(DType weights) const {
+  if (!gather || size_of(*gather) < size_of(weights)) return;
+  throw ConfigError(
+      fmt::format("--gather-dtype {} has no meaning for weights of {}, which travel in no more "
+                  "bytes as they are. "
+                  "Leave out --gather-dtype.",
+                  to_string(*gather), to_string(weights)));
+}
+
 void ZeroOptions::expect_nodes_of(int replicas) const {
   expect_meaning(node_size.has_value(), "--hybrid-shard", shards(), "--zero 1, 2 or 3");
   if (node_size) expect_whole_nodes(checked_cast<std::size_t>(replicas), *node_size);
@@ -130,6 +153,7 @@ ZeroSettings ZeroOptions::settings(const data_parallel::DataParallelOptions& dat
   return {.stage = stage,
           .bucket_capacity = by_parameter ? 0 : data_parallel.bucket_capacity(dtype),
           .cut = cut.value_or(ShardCut::kFlat),
+          .gather = gather,
           .overlap = overlaps ? Overlap::kOn : Overlap::kOff,
           .prefetch = prefetch.value_or(overlaps ? 1 : 0),
           .reshard = reshard.value_or(Reshard::kAfterForward),
@@ -152,6 +176,7 @@ train::ExtraConfig ZeroOptions::config(
   config.emplace_back("reduce_scatter", reduce_scatter);
   if (stage != ZeroStage::kParameters) return config;
   config.emplace_back("shards", std::string(cut == ShardCut::kRows ? "rows" : "flat"));
+  if (gather) config.emplace_back("gather_dtype", std::string(to_string(*gather)));
   config.emplace_back("prefetch", settings(data_parallel, DType::kF32).prefetch);
   config.emplace_back("reshard_after_forward",
                       reshard == Reshard::kAfterBackward ? std::string("no") : std::string("yes"));

@@ -22,6 +22,7 @@ namespace ultra::zero {
 struct ZeroOptions {
   ZeroStage stage = ZeroStage::kNone;       ///< --zero
   std::optional<ShardCut> cut;              ///< --shards; absent: flat
+  std::optional<DType> gather;              ///< --gather-dtype; absent: the weights' own type
   std::optional<std::size_t> prefetch;      ///< --prefetch; absent: 1
   std::optional<Reshard> reshard;           ///< --reshard-after-forward; absent: yes
   std::optional<std::size_t> node_size;     ///< --hybrid-shard; absent: one copy on all ranks
@@ -35,6 +36,11 @@ struct ZeroOptions {
   /// @param data_parallel  chapter 03's flags, validated.
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(const data_parallel::DataParallelOptions& data_parallel) const;
+
+  /// @brief Checks that --gather-dtype is narrower than the weights.
+  /// @param weights  their type.
+  /// @throws ConfigError that says what does not fit and what to do.
+  void expect_narrower(DType weights) const;
 
   /// @brief What these flags do not go together with.
   [[nodiscard]] std::vector<train::Conflict> conflicts(

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "chapters/04_zero/shards/shard_groups.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/comm/work.hpp"
@@ -41,9 +42,10 @@ void for_each_tensor(const ParameterGroup& group, const Tensor& by_rank, const T
 // [region row_unit]
 class RowUnit final : public ShardedUnit {
  public:
-  RowUnit(ParameterGroup group, const Communicator& shards)
+  RowUnit(ParameterGroup group, const Communicator& shards, std::optional<DType> travels)
       : group_(std::move(group)),
         shards_(shards.labeled("gather " + group_.name)),
+        travels_(travels.value_or(group_.parameters.front()->dtype())),
         shard_(group_.flat(group_.layout.shard, MemoryCategory::kParameters)) {
     group_.initialize(shard_, shards.rank());
   }
@@ -52,11 +54,19 @@ class RowUnit final : public ShardedUnit {
     return shard_.slice(0, place);
   }
 
+  // [region start_gather]
   void start_gather() override {
     ensure(!gathered_.defined() && !whole_.defined(), "a unit is gathered after it was released");
     gathered_ = whole_unit();
-    gather_ = shards_.all_gather(shard_, gathered_);
+    if (travels_ == shard_.dtype()) {
+      gather_ = shards_.all_gather(shard_, gathered_);
+      return;
+    }
+    const Tensor own = own_shard(gathered_, shards_);
+    cast_into(own, shard_);
+    gather_ = shards_.all_gather(own, gathered_);
   }
+  // [/region]
 
   void wait() override {
     if (whole_.defined()) return;
@@ -67,6 +77,7 @@ class RowUnit final : public ShardedUnit {
     for_each_tensor(group_, gathered_, whole_,
                     [](const Tensor& shards, const Tensor& whole) { whole.copy_from(shards); });
     gathered_ = Tensor();
+    whole_ = cast(whole_, shard_.dtype(), MemoryCategory::kCommunication);
     for (std::size_t i = 0; i < group_.parameters.size(); ++i) {
       group_.parameters[i]->set_value(group_.view(whole_, i));
     }
@@ -80,11 +91,13 @@ class RowUnit final : public ShardedUnit {
 
  private:
   [[nodiscard]] Tensor whole_unit() const {
-    return group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
+    return Tensor::empty(shard_.device(), {group_.layout.padded}, travels_,
+                         MemoryCategory::kCommunication);
   }
 
   ParameterGroup group_;
   Communicator shards_;  // labelled with the unit
+  DType travels_;        // what is gathered
   Tensor shard_;
   Tensor gathered_;  // [padded] rank by rank; undefined: not under way
   Tensor whole_;     // [padded] tensor by tensor; undefined: released
@@ -124,8 +137,9 @@ class RowReducer final : public GroupReducer {
 
 }  // namespace
 
-std::unique_ptr<ShardedUnit> row_unit(ParameterGroup group, const Communicator& shards) {
-  return std::make_unique<RowUnit>(std::move(group), shards);
+std::unique_ptr<ShardedUnit> row_unit(ParameterGroup group, const Communicator& shards,
+                                      std::optional<DType> travels) {
+  return std::make_unique<RowUnit>(std::move(group), shards, travels);
 }
 
 std::unique_ptr<GroupReducer> row_reducer(std::unique_ptr<GroupReducer> reducer,

@@ -4,6 +4,7 @@
 /// tensor, and every unit is copied from the one order to the other.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "chapters/04_zero/shard_reducer.hpp"
@@ -16,13 +17,18 @@ namespace ultra::zero {
 /// @brief The weights of a unit of which this rank owns rows of each tensor.
 ///
 /// Makes this rank's shard of the initial weights; gathers as UnitWeights does, then copies each tensor.
+/// Where rows travel in another type, all ranks compute with what has travelled, the owner too; shards stay
+/// exact. So one rank has the same weights that rounds them before each pass.
 /// Memory: the shard, as MemoryCategory::kParameters; as MemoryCategory::kCommunication [padded] from
-/// start_gather() to release(), and as much again in wait().
+/// start_gather() to release(), and as much again in wait(); of what travels in its own type.
 /// Cost: (S-1)/S of the padded bytes sent per rank.
 /// @param group   cut by rows.
 /// @param shards  the ranks that own the other rows.
+/// @param travels the type in which rows are gathered; absent: that of the parameters.
+/// Source: MixedPrecisionPolicy.param_dtype of PyTorch's FSDP2.
 [[nodiscard]] std::unique_ptr<ShardedUnit> row_unit(ParameterGroup group,
-                                                    const Communicator& shards);
+                                                    const Communicator& shards,
+                                                    std::optional<DType> travels = {});
 
 /// @brief Around a reducer of shards: gradients are made tensor by tensor, and copied to the order of
 /// the ranks when they are complete.

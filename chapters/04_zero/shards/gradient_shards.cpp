@@ -92,6 +92,7 @@ std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups) {
 std::unique_ptr<GroupReducer> shard_reducer(const std::vector<ParameterGroup>& groups,
                                             const ShardGroups& ranks, Overlap overlap,
                                             const train::StepSchedule& schedule) {
+  if (groups.empty()) return nullptr;
   const nn::Parameter& first = *groups.front().parameters.front();
   std::unique_ptr<GroupReducer> reducer = std::make_unique<ShardReducer>(
       reduced(groups), ranks.shards, first.device(), first.grad_dtype(), overlap);

@@ -34,7 +34,7 @@ enum class Departure {
 class GradientShards : public train::GradientExchange {
  public:
   /// @param groups   in backward order; their parameters outlive this object's use.
-  /// @param reducer  of these groups.
+  /// @param reducer  of these groups; null where there are none.
   GradientShards(std::vector<ParameterGroup> groups, std::unique_ptr<GroupReducer> reducer,
                  Departure departure);
 
@@ -43,6 +43,9 @@ class GradientShards : public train::GradientExchange {
   void action_ends(std::size_t chunk) override;
   void finish() override { reducer_->finish(); }
 
+  /// @brief This object, or null where there are no groups: all parameters are frozen.
+  [[nodiscard]] GradientShards* used() { return groups_.empty() ? nullptr : this; }
+
   /// @brief Begins to reduce the groups that are complete.
   void reduce_scatter();
 
@@ -50,7 +53,9 @@ class GradientShards : public train::GradientExchange {
   [[nodiscard]] const Tensor& shard(std::size_t group) const { return reducer_->shard(group); }
 
   /// @brief Frees the shards, after the optimizer step.
-  void drop() { reducer_->drop(); }
+  void drop() {
+    if (reducer_) reducer_->drop();
+  }
 
  private:
   /// The groups of one chunk: what one backward pass makes.
@@ -82,7 +87,7 @@ class GradientShards : public train::GradientExchange {
 /// @brief The groups as a reducer knows them.
 [[nodiscard]] std::vector<ReducedGroup> reduced(const std::vector<ParameterGroup>& groups);
 
-/// @brief A ShardReducer of these groups, over all ranks; for groups cut by rows a row_reducer() around it.
+/// @brief A ShardReducer of these groups, over all ranks; null without groups; for groups cut by rows a row_reducer() around it.
 /// @param schedule  of each step: its last pass completes the shards.
 [[nodiscard]] std::unique_ptr<GroupReducer> shard_reducer(const std::vector<ParameterGroup>& groups,
                                                           const ShardGroups& ranks, Overlap overlap,

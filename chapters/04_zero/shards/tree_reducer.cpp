@@ -69,6 +69,7 @@ class TreeReducer final : public GroupReducer {
 std::unique_ptr<GroupReducer> joined_by_tree(std::unique_ptr<GroupReducer> reducer,
                                              const std::vector<ParameterGroup>& groups,
                                              const train::StepSchedule& schedule) {
+  if (!reducer) return reducer;
   const bool by_trees = ops::sums_by_trees(groups.front().parameters.front()->device());
   if (!by_trees || backward_passes(schedule, groups.front().chunk).size() < 2) return reducer;
   return std::make_unique<TreeReducer>(std::move(reducer), groups, schedule);

@@ -15,13 +15,14 @@ ZeroPlusPlusParts::ZeroPlusPlusParts(ShardGroups ranks, const ZeroPlusPlus& how)
   if (how.node_size) nodes_ = make_node_groups(ranks_.shards, *how.node_size);
 }
 
-Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const {
+Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups,
+                               std::optional<DType> rows_travel) const {
   Units units;
   for (const ParameterGroup& group : groups) {
     if (how_.changes_weights()) {
       units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, ranks_.shards, how_, nodes_));
     } else if (group.cut == ShardCut::kRows) {
-      units.push_back(row_unit(group, ranks_.shards));
+      units.push_back(row_unit(group, ranks_.shards, rows_travel));
     } else {
       units.push_back(std::make_unique<UnitWeights>(group, ranks_.shards));
     }
@@ -32,7 +33,7 @@ Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const 
 std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(
     const std::vector<ParameterGroup>& groups, Overlap overlap,
     const train::StepSchedule& schedule) const {
-  if (!how_.gradients) return shard_reducer(groups, ranks_, overlap, schedule);
+  if (!how_.gradients || groups.empty()) return shard_reducer(groups, ranks_, overlap, schedule);
   const nn::Parameter& first = *groups.front().parameters.front();
   return summed_over_copies(
       std::make_unique<QuantizedReducer>(reduced(groups), ranks_.shards, nodes_, *how_.gradients,

@@ -25,7 +25,9 @@ class ZeroPlusPlusParts {
 
   /// @brief Units with their initial weights: UnitWeights or, by rows, row_unit(); ZeroPlusPlusUnits
   /// where weights travel quantised or the node keeps them.
-  [[nodiscard]] Units units(const std::vector<ParameterGroup>& groups) const;
+  /// @param rows_travel  the type in which rows are gathered; absent: their own.
+  [[nodiscard]] Units units(const std::vector<ParameterGroup>& groups,
+                            std::optional<DType> rows_travel) const;
 
   /// @brief A ShardReducer, or a QuantizedReducer where gradients travel quantised.
   [[nodiscard]] std::unique_ptr<GroupReducer> reducer(const std::vector<ParameterGroup>& groups,

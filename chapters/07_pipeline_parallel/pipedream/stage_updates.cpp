@@ -60,7 +60,7 @@ void update_in_passes(train::StepConfig& step_config, const std::string& flags) 
   const auto states = std::make_shared<std::vector<StageUpdates*>>();
   step_config.states.claim(
       flags, [states, exchange = step_config.exchange.get()](const train::StatesScope& scope) {
-        auto made = std::make_unique<StageUpdates>(scope, exchange ? exchange(scope) : nullptr);
+        auto made = std::make_unique<StageUpdates>(scope, train::exchange_of(scope, exchange));
         states->push_back(made.get());
         return made;
       });

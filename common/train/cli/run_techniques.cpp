@@ -54,6 +54,15 @@ void expect_default_rule(const std::string& optimizer, const std::string& questi
       optim::kDefaultRule, optimizer));
 }
 
+/// Of all weights.
+void expect_all_trained(const std::vector<std::string>& freeze, const std::string& question) {
+  if (freeze.empty()) return;
+  throw ConfigError(fmt::format(
+      "{} answers by formulas that count all weights as trained. Leave out --freeze, or record the "
+      "step: --on.",
+      question));
+}
+
 /// And layers of a plain Llama.
 void expect_closed_forms(const nn::ModelConfig& model, const std::string& question) {
   if (model.has_closed_forms()) return;
@@ -104,6 +113,7 @@ void validate(Setup& setup) {
   if (question) expect_nothing_to_write(files, question->flag);
   if (answers) {
     expect_default_rule(setup.train.optimizer, question->flag);
+    expect_all_trained(setup.train.freeze, question->flag);
     expect_closed_forms(setup.train.model, question->flag);
   }
   expect_different_files(files);

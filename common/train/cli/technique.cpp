@@ -1,6 +1,7 @@
 #include "common/train/cli/technique.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -109,6 +110,7 @@ ExtraConfig Setup::config() const {
 Identity Setup::identity() const {
   Identity all;
   if (train.optimizer != optim::kDefaultRule) all["--optimizer"] = train.optimizer;
+  if (!train.freeze.empty()) all["--freeze"] = fmt::format("{}", fmt::join(train.freeze, ","));
   for (const auto& technique : techniques) all.merge(technique->identity(*this));
   return all;
 }
@@ -131,6 +133,11 @@ Formulas Setup::formulas() const {
     } catch (const NotWritten&) {
       continue;  // an exercise that its reader has not reached
     }
+  }
+  if (train.freeze.empty()) return all;
+  for (Formula& formula : all) {  // they count all weights as trained
+    formula[MemoryCategory::kGradients].reset();
+    formula[MemoryCategory::kOptimizer].reset();
   }
   return all;
 }

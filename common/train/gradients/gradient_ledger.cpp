@@ -37,6 +37,7 @@ GradientLedger::GradientLedger(std::vector<nn::Model*> chunks,
   std::map<nn::Parameter*, std::size_t> known;
   for (std::size_t chunk = 0; chunk < chunks_.size(); ++chunk) {
     for (nn::Parameter* parameter : chunks_[chunk]->parameters()) {
+      if (parameter->is_frozen()) continue;
       const auto [at, is_new] = known.emplace(parameter, entries_.size());
       of_chunk_[chunk].push_back(at->second);
       if (!is_new) {

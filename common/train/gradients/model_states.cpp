@@ -7,6 +7,7 @@
 #include "common/base/errors.hpp"
 #include "common/optim/clip.hpp"
 #include "common/train/gradients/gradient_norm.hpp"
+#include "common/train/weights/frozen_weights.hpp"
 
 namespace ultra::train {
 namespace {
@@ -54,8 +55,24 @@ std::unique_ptr<optim::MatrixExchange> whole_along(const StatesScope& scope,
 
 }  // namespace
 
+std::unique_ptr<GradientExchange> exchange_of(const StatesScope& scope, const MakeExchange& make) {
+  StatesScope of_trained = scope;
+  of_trained.parameters = trained(scope.parameters);
+  if (!make || of_trained.parameters.empty()) return nullptr;
+  return make(of_trained);
+}
+
 ModelStates::ModelStates(std::string data_group, std::vector<OwnedPiece> pieces)
-    : data_group_(std::move(data_group)), pieces_(std::move(pieces)) {}
+    : data_group_(std::move(data_group)), pieces_(std::move(pieces)) {
+  const auto is_frozen = [](const OwnedPiece& piece) { return piece.parameter->is_frozen(); };
+  const auto first = std::ranges::find_if(pieces_, is_frozen);
+  ensure(std::all_of(first, pieces_.end(), is_frozen), "frozen pieces stand behind all others");
+  trained_ = static_cast<std::size_t>(first - pieces_.begin());
+}
+
+std::vector<OwnedPiece> ModelStates::trained_pieces() const {
+  return {pieces_.begin(), pieces_.begin() + static_cast<std::ptrdiff_t>(trained_)};
+}
 
 void ModelStates::update_by(std::unique_ptr<optim::Optimizer> optimizer,
                             std::unique_ptr<MasterWeights> masters) {
@@ -70,7 +87,7 @@ optim::Optimizer& ModelStates::optimizer() {
 
 std::vector<optim::TensorUpdate> ModelStates::updates() {
   std::vector<optim::TensorUpdate> updates;
-  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+  for (std::size_t i = 0; i < trained_; ++i) {
     const Tensor value = weights(i);
     const Tensor master = masters_->of(i);
     updates.push_back({.value = value,
@@ -144,7 +161,8 @@ ReplicatedStates::ReplicatedStates(const StatesScope& scope,
     : ModelStates(scope.data_group, whole_pieces(scope)),
       parameters_(scope.parameters),
       exchange_(std::move(exchange)) {
-  update_by(make_optimizer(scope.optimizer, pieces(), nullptr, whole_along(scope, pieces())),
+  const std::vector<OwnedPiece> trained = trained_pieces();
+  update_by(make_optimizer(scope.optimizer, trained, nullptr, whole_along(scope, trained)),
             std::make_unique<MasterWeights>(pieces(), scope.context.options.formats()));
 }
 

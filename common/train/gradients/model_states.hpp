@@ -54,7 +54,7 @@ struct StepRule {
 class ModelStates {
  public:
   /// @param data_group  whose parameters these are: nn::Parameter::data_group().
-  /// @param pieces      those that this rank updates: the same in each step.
+  /// @param pieces      those that this rank keeps: the same in each step, frozen ones last.
   ModelStates(std::string data_group, std::vector<OwnedPiece> pieces);
   ModelStates(const ModelStates&) = delete;
   ModelStates& operator=(const ModelStates&) = delete;
@@ -62,17 +62,20 @@ class ModelStates {
 
   /// @brief Whose parameters these are.
   [[nodiscard]] const std::string& data_group() const { return data_group_; }
-  /// @brief The pieces of parameters that this rank updates.
+  /// @brief The pieces of parameters that this rank keeps: those that it updates, and behind them those
+  /// that are frozen.
   [[nodiscard]] const std::vector<OwnedPiece>& pieces() const { return pieces_; }
+  /// @brief Those of them that it updates: the first ones.
+  [[nodiscard]] std::vector<OwnedPiece> trained_pieces() const;
   /// @brief Whether this rank speaks for all that keep a piece.
   [[nodiscard]] bool owns(std::size_t piece) const { return pieces_.at(piece).is_owner; }
   /// @brief Whether this rank writes a piece to files.
   [[nodiscard]] bool saves(std::size_t piece) const { return pieces_.at(piece).is_saver; }
-  /// @brief The optimizer of pieces(), in their order.
+  /// @brief The optimizer of trained_pieces(), in their order.
   /// @throws InternalError when others update them.
   [[nodiscard]] optim::Optimizer& optimizer();
 
-  /// @brief pieces() with their weights and gradients; none where states have made their updates during
+  /// @brief trained_pieces() with their weights and gradients; none where states have made their updates during
   /// the passes. Only after exchange() is finished.
   [[nodiscard]] virtual std::vector<optim::TensorUpdate> updates();
   /// @brief Adds the squares of the step's gradients to those of their parameters: each element on one
@@ -124,6 +127,7 @@ class ModelStates {
  private:
   std::string data_group_;
   std::vector<OwnedPiece> pieces_;
+  std::size_t trained_;  // the first ones of them
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<MasterWeights> masters_;
 };
@@ -157,15 +161,21 @@ struct OptimizerParts {
 
 /// @brief What states are made of.
 struct StatesScope : ModelScope {
-  std::string data_group;                  ///< whose states
-  std::vector<nn::Parameter*> parameters;  ///< those of the data group, in forward order
-  Communicator data;                       ///< the ranks of the data group
-  OptimizerParts optimizer;                ///< of its parameters
+  std::string data_group;  ///< whose states
+  std::vector<nn::Parameter*>
+      parameters;            ///< those of the data group, in forward order, frozen ones last
+  Communicator data;         ///< the ranks of the data group
+  OptimizerParts optimizer;  ///< of its parameters
 };
 
 /// Makes the exchange of gradients that stand in memory as wholes; null when there is nothing to
 /// do.
 using MakeExchange = std::function<std::unique_ptr<GradientExchange>(const StatesScope& scope)>;
+
+/// @brief What adds up the gradients of the parameters that are trained; null when none is, or nobody
+/// needs to.
+[[nodiscard]] std::unique_ptr<GradientExchange> exchange_of(const StatesScope& scope,
+                                                            const MakeExchange& make);
 
 /// Makes the states of a data group; collective.
 using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope& scope)>;
@@ -196,7 +206,7 @@ class ReplicatedStates : public ModelStates {
   }
 
  private:
-  std::vector<nn::Parameter*> parameters_;
+  std::vector<nn::Parameter*> parameters_;  // by piece
   std::unique_ptr<GradientExchange> exchange_;
 };
 

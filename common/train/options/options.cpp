@@ -145,6 +145,9 @@ void TrainOptions::add_to(CLI::App& app) {
                {0.0, kLargestReal});
   training.add_one_of("--optimizer", optimizer, optim::rule_names(),
                       fmt::format("how a step changes the weights [{}]", optim::kDefaultRule));
+  training.add("--freeze", freeze,
+               "parameters that are not trained, by parts of their names: model.layers.0. or "
+               "embed_tokens");
   training.add("--seed", seed, "seed of weights and data order");
   training.add_parsed(
       "--dtype",

@@ -34,6 +34,7 @@ struct TrainOptions {
   std::optional<std::size_t> decay = {};  ///< last steps, in which it falls; absent: all others
   double clip_norm = 1.0;                 ///< highest global gradient norm; 0 means no clipping
   std::string optimizer{optim::kDefaultRule};  ///< one of optim::rule_names()
+  std::vector<std::string> freeze = {};        ///< parts of names: such parameters are not trained
   std::uint64_t seed = 1;                      ///< of the weights and of the data's order
   std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
   DType dtype = DType::kF32;                   ///< --dtype: f32 or f64

@@ -38,6 +38,7 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
     config["qk_rope_head_dim"] = latent.qk_rope_head_dim;
     config["v_head_dim"] = latent.v_head_dim;
   }
+  if (!o.freeze.empty()) config["freeze"] = o.freeze;
   if (!o.init.empty()) config["init"] = o.init;
   if (o.tokens != data::TokenFormat::kBytes) {
     config["tokens"] = o.tokens == data::TokenFormat::kU16 ? "u16" : "u32";

@@ -31,7 +31,8 @@ MasterWeights::MasterWeights(std::span<const OwnedPiece> pieces, const nn::Preci
   for (const OwnedPiece& piece : pieces) {
     const nn::Parameter& parameter = *piece.parameter;
     masters_.emplace_back();
-    if (!is_half(parameter.dtype()) || is_half(precision.optimizer)) continue;
+    const bool has_master = is_half(parameter.dtype()) && !is_half(precision.optimizer);
+    if (!has_master || parameter.is_frozen()) continue;
     masters_.back() = Tensor::empty(parameter.device(), {piece.elements.size()},
                                     precision.optimizer, MemoryCategory::kOptimizer);
     parameter.initial_values_into(masters_.back(), piece.elements.begin);

@@ -15,7 +15,8 @@ namespace ultra::train {
 
 /// @brief The master weights of the pieces that a rank updates, on its device.
 ///
-/// A piece has them where its parameter's type is narrower than the one that the optimizer updates.
+/// A piece has them where its parameter is trained, and its type narrower than the one that the optimizer
+/// updates.
 /// Memory: those elements, as MemoryCategory::kOptimizer: they are a state of the optimizer.
 class MasterWeights {
  public:

@@ -56,6 +56,19 @@ TEST_F(ZeroOptionsTest, ShardsAreFlatOrRowsAndRowsAreOfStage3) {
   }
 }
 
+TEST_F(ZeroOptionsTest, RowsMayTravelInBf16WhereThatIsNarrower) {
+  EXPECT_FALSE(settings("--zero 3 --shards rows").gather);
+  EXPECT_EQ(settings("--zero 3 --shards rows --gather-dtype bf16").gather, DType::kBF16);
+  EXPECT_NO_THROW(zero.expect_narrower(DType::kF32));
+  ultra::test::expect_parts(
+      ultra::test::message_of<ConfigError>([&] { zero.expect_narrower(DType::kBF16); }),
+      {"--gather-dtype bf16 has no meaning for weights of bf16", "Leave out"});
+  const std::string none = "--gather-dtype has no meaning without --zero 3 --shards rows";
+  expect_refused({{"--zero 3 --shards rows --gather-dtype f16", {"'f16', expected bf16"}},
+                  {"--zero 3 --gather-dtype bf16", {none}},
+                  {"--zero 2 --gather-dtype bf16", {none}}});
+}
+
 TEST_F(ZeroOptionsTest, CountsAreWholeNumbers) {
   const auto read = [&](const Words& words) { parse(words); };
   for (const std::string flag : {"--prefetch", "--hybrid-shard"}) {

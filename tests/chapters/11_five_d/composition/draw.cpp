@@ -137,6 +137,9 @@ class Draw {
     model("--seed", random_.between(1, 1000));
     model("--clip", pick({"0", "0.05", "1"}));
     if (percent(35)) model("--optimizer", pick({"sgd", "muon", "muon"}));
+    if (percent(15)) {
+      model("--freeze", pick({"model.layers.0.", "embed_tokens", "embed_tokens,model.layers.0."}));
+    }
     masked_ = percent(20);
     if (masked_) {
       model("--mask", ultra::test::mask_file(random_, random_.pick({0.9, 0.5, 0.1, 0.01})));
