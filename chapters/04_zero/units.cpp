@@ -24,7 +24,7 @@ std::vector<ChunkUnits> units_of_chunks(const std::vector<nn::Model*>& chunks,
   for (std::size_t g = 0; g < groups.size(); ++g) {
     ChunkUnits& chunk = units.at(groups[g].chunk);
     chunk.units.at(groups[g].part) = g;
-    if (groups[g].is_tied) chunk.tied = g;
+    if (groups[g].is_tied && groups[g].part < chunk.blocks.begin) chunk.tied = g;
   }
   return units;
 }

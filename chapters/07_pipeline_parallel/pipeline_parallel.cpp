@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,6 +73,11 @@ std::string both_ends_on(const PipelineSchedule* schedule) {
          "or another model.";
 }
 
+/// Why the end of a model reads the token table of its begin.
+std::array<std::pair<bool, const char*>, 2> shared_tables(const nn::ModelConfig& model) {
+  return {{{model.tied_embeddings, "a tied token table"}, {model.mtp, "--mtp"}}};
+}
+
 /// Updates of a stage between its passes: nobody else takes part in them.
 void exclude_company(Conflicts& lone, const PipelineSchedule* schedule, const train::Setup& setup) {
   const char* alone =
@@ -93,8 +99,10 @@ void exclude_company(Conflicts& lone, const PipelineSchedule* schedule, const tr
            "no stage waits until all know the norm of the whole gradient. Give --clip 0.");
   lone.add(schedule && schedule->placement.chunks() > 1, "several parts on a rank",
            "one update is one of all that a rank has. Write a schedule with one chunk per rank.");
-  lone.add(setup.train.model.tied_embeddings, "a tied token table",
-           "its two ends make their updates at different times. Choose another schedule.");
+  for (const auto& [given, what] : shared_tables(setup.train.model)) {
+    lone.add(given, what,
+             "its two ends make their updates at different times. Choose another schedule.");
+  }
 }
 
 /// What the techniques of a training cannot do under a schedule: V-shaped ones, and those
@@ -105,7 +113,9 @@ std::vector<train::Conflict> schedule_conflicts(const std::string& name,
                                                 const PipelineSchedule* schedule,
                                                 const train::Setup& setup) {
   Conflicts joined(schedule && joins_ends(schedule->placement), name, "zb-v or dualpipe-v");
-  joined.add(setup.train.model.tied_embeddings, "a tied token table", both_ends_on(schedule));
+  for (const auto& [given, what] : shared_tables(setup.train.model)) {
+    joined.add(given, what, both_ends_on(schedule));
+  }
   Conflicts lone(schedule && train::updates_between(schedule->ranks.front()), name,
                  "pipedream-async");
   exclude_company(lone, schedule, setup);
@@ -167,7 +177,7 @@ std::size_t parts_of_tokens(const train::Setup& setup) {
   return tensor && tensor->options().layout().splits_sequences() ? tensor->options().tp : 1;
 }
 
-/// Stages that hold the token table: the two ends, when it is the output matrix too.
+/// Stages that hold the token table: the two ends, when the last one reads it too.
 void add_tied_group(train::Plan& plan, const Placement& placement) {
   const auto is_end = [&](int rank) {
     const auto stage = static_cast<std::size_t>(rank);
@@ -269,7 +279,7 @@ void PipelineParallel::configure_plan(train::Plan& plan, const train::Setup& set
   for (std::size_t chunk = 0; chunk < placement.chunks(); ++chunk) {
     plan.chunks.push_back(parts[placement.part_at({.stage = stage, .chunk = chunk})]);
   }
-  if (setup.train.model.tied_embeddings && options_.pp > 1) add_tied_group(plan, placement);
+  if (setup.train.model.reads_table_twice() && options_.pp > 1) add_tied_group(plan, placement);
 }
 
 void PipelineParallel::wrap_layers(train::FactoryStack& factories, const train::Plan&,

@@ -11,6 +11,7 @@
 /// | their gradients       | messages back                             | execution/pipeline_links |
 /// | a linear's backward   | its input's gradient, its weight's later  | split_linear             |
 /// | a tied token table    | two tables whose gradients add up         | nn::kTiedGroup           |
+/// | the token after next  | the same: the last part reads it too      | nn::kTiedGroup           |
 /// | PipeDream's update    | one behind each backward; stashed weights | execution/weight_stash   |
 /// | losses, norms, states | the same                                  | -                        |
 

@@ -241,7 +241,7 @@ std::string ExpertParallel::table(const train::Setup& setup,
   return "\n  Which experts tokens choose is not recorded: there, each gets as many. And on the "
          "CPU, "
          "what routers\n  decide with stays with the activations.\n" +
-         format_loads(result, setup.train.model.num_layers);
+         format_loads(result, setup.train.model.num_blocks());
 }
 
 void ExpertParallel::write_formulas(train::Formulas& formulas, const train::Setup&) const {

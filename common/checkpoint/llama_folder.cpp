@@ -149,9 +149,20 @@ void LlamaFolder::expect_weight(const std::string& name, const Shape& shape) con
   }
 }
 
+/// Of the module of the token after next: all where the model has none, which leaves it away; else the
+/// shared table and head, which published files have there again.
+bool LlamaFolder::is_of_module(const nn::ModelConfig& model, std::string_view name) const {
+  const std::string module = fmt::format("model.layers.{}.", model.num_layers);
+  if (!name.starts_with(module) || !weights_.contains(module + "eh_proj.weight")) return false;
+  if (!model.mtp) return true;
+  const std::string_view part = name.substr(module.size());
+  return part == "embed_tokens.weight" || part == "shared_head.head.weight";
+}
+
 /// Some tensors follow from others, and stand in files all the same.
 void LlamaFolder::expect_known(const nn::ModelConfig& model, std::string_view name) const {
   if (model.tied_embeddings && name == kOutputMatrix) return;
+  if (is_of_module(model, name)) return;
   if (name.ends_with(".rotary_emb.inv_freq")) return;
   if (name.ends_with(".bias")) {
     refuse(folder_, fmt::format("they have {}, and the model of config.json has no such bias.",

@@ -75,6 +75,7 @@ class LlamaFolder {
   void open_index(FileLayer& files, const std::filesystem::path& index);
   void expect_weight(const std::string& name, const Shape& shape) const;
   void expect_known(const nn::ModelConfig& model, std::string_view name) const;
+  [[nodiscard]] bool is_of_module(const nn::ModelConfig& model, std::string_view name) const;
 
   std::filesystem::path folder_;
   std::map<std::string, File, std::less<>> weights_;  // by name of the weight

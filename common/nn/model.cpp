@@ -9,8 +9,20 @@
 #include "common/base/interrupt.hpp"
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
+#include "common/ops/elementwise.hpp"
 
 namespace ultra::nn {
+namespace {
+
+/// The two ends hold the token table, and each makes a part of its gradient.
+void share_table(Parameter& table, int end) {
+  table.replicate({.group = std::string(kTiedGroup),
+                   .size = 2,
+                   .index = end,
+                   .gradients = CopyGradients::kPartial});
+}
+
+}  // namespace
 
 StageSpec StageSpec::whole(const ModelConfig& config) {
   return {.layers = {0, config.num_layers}, .has_embedding = true, .has_head = true};
@@ -41,11 +53,8 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
       values};
   if (stage.has_embedding) {
     embedding_ = factory.embedding(context);
-    if (config_.tied_embeddings && !stage.has_head) {
-      embedding_->parameters().front()->replicate({.group = std::string(kTiedGroup),
-                                                   .size = 2,
-                                                   .index = 0,
-                                                   .gradients = CopyGradients::kPartial});
+    if (config_.reads_table_twice() && !stage.has_head) {
+      share_table(*embedding_->parameters().front(), 0);
     }
     add_part("embedding", embedding_->parameters());
   }
@@ -59,21 +68,20 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
   blocks_ = factory.stack(context, std::move(blocks));
   if (stage.has_head) {
     make_head(context);
-    if (config_.tied_embeddings && !embedding_) {
-      add_part("final norm", final_norm_->parameters());
-      add_part("head", collect_parameters({head_.get(), loss_.get()}));
-    } else {
-      add_part("head", collect_parameters({final_norm_.get(), head_.get(), loss_.get()}));
-    }
+    add_head_parts();
   }
 }
 
 void Model::make_head(const BuildContext& context) {
   final_norm_ = context.factory.norm(context, {.name = "model.norm.weight"});
-  if (config_.tied_embeddings && embedding_) {
-    head_ = context.factory.tied_head(context, *embedding_->parameters().front());
+  // A table that stands at the other end, too, starts with the same numbers: it has the same name.
+  if (config_.mtp && !embedding_) {
+    table_copy_ = context.factory.embedding(context);
+    share_table(*table_copy_->parameters().front(), 1);
+  }
+  if (config_.tied_embeddings && (embedding_ || table_copy_)) {
+    head_ = context.factory.tied_head(context, *table().parameters().front());
   } else {
-    // A tied table that stands at the other end starts with the same numbers: it has the same name.
     head_ = context.factory.column_linear(
         context, {{.name = config_.tied_embeddings ? std::string(kEmbeddingName) : "lm_head.weight",
                    .in_features = config_.hidden_size,
@@ -81,11 +89,24 @@ void Model::make_head(const BuildContext& context) {
                    .standard_deviation = kInitialDeviation}});
   }
   loss_ = context.factory.loss(context);
-  if (!config_.tied_embeddings || embedding_) return;
-  head_->parameters().front()->replicate({.group = std::string(kTiedGroup),
-                                          .size = 2,
-                                          .index = 1,
-                                          .gradients = CopyGradients::kPartial});
+  if (config_.mtp) {
+    mtp_ = std::make_unique<MultiTokenPrediction>(context);
+    mtp_parameters_ = mtp_->parameters();
+  } else if (config_.tied_embeddings && !embedding_) {
+    share_table(*head_->parameters().front(), 1);
+  }
+}
+
+void Model::add_head_parts() {
+  if (config_.tied_embeddings && !embedding_ && !mtp_) {
+    add_part("final norm", final_norm_->parameters());
+    return add_part("head", collect_parameters({head_.get(), loss_.get()}));
+  }
+  if (table_copy_) add_part("token table", table_copy_->parameters());
+  // With the module, the head is used twice, and so is the table of a stage with both ends.
+  add_part("head",
+           collect_parameters({final_norm_.get(), head_.get(), loss_.get(), mtp_.get(),
+                               mtp_ ? head_.get() : nullptr, mtp_ ? embedding_.get() : nullptr}));
 }
 
 void Model::add_part(std::string name, const std::vector<Parameter*>& parameters) {
@@ -122,25 +143,57 @@ Tensor Model::forward(const Tensor& input, Saved& saved) {
   hooks_->forward(head_parts(), [&] {
     const Tensor normed = final_norm_->forward(hidden, saved.child("final_norm"));
     logits = head_->forward(normed, saved.child("head")).front();
+    if (mtp_ && saved.pass().next) forward_next(normed, saved.child("mtp"));
   });
   return logits;
 }
 
+// [region next]
+/// The token after next: from what the head reads, and the next token, which the table makes a vector.
+void Model::forward_next(const Tensor& normed, Saved& saved) {
+  const Tensor embedded = table().forward(saved.pass().next->tokens, saved.child("embedding"));
+  const Tensor further = mtp_->forward(normed, embedded, saved.child("module"));
+  saved.put("logits", head_->forward(further, saved.child("head")).front());
+}
+
+/// Adds to the gradient of what the head reads; returns that of the next tokens' vectors.
+Tensor Model::backward_next(const Tensor& d_normed, Saved& saved) {
+  const Tensor d_logits = loss_->backward(saved.child("loss"));
+  const Tensor d_further = head_->backward({&d_logits, 1}, saved.child("head"));
+  const auto [d_hidden, d_embedded] = mtp_->backward(d_further, saved.child("module"));
+  ops::add_into(d_normed, d_hidden);
+  return d_embedded;
+}
+// [/region]
+
 double Model::loss(const Tensor& logits, const Tensor& targets, double normalizer, Saved& saved) {
   ensure(stage_.has_head, "loss of a stage without head");
-  return loss_->forward(logits, targets, normalizer, saved.child("loss"));
+  const double loss = loss_->forward(logits, targets, normalizer, saved.child("loss"));
+  if (mtp_ && saved.pass().next) {
+    const NextTokens& next = *saved.pass().next;
+    Saved& own = saved.child("mtp");
+    *next.loss += loss_->forward(own.take("logits"), next.targets, normalizer / next.weight,
+                                 own.child_with_loss("loss", next.loss_sum));
+  }
+  return loss;
 }
 
 Tensor Model::backward(Saved& saved) {
   ensure(stage_.has_head, "backward from the loss of a stage without head");
   Tensor d_normed;
   Tensor d_hidden;
+  const bool predicts_further = mtp_ && saved.pass().next;
   hooks_->backward(head_parts(), [&] {
     {
       const Tensor d_logits = loss_->backward(saved.child("loss"));
       d_normed = head_->backward(std::span<const Tensor>(&d_logits, 1), saved.child("head"));
     }
+    Tensor d_embedded;
+    if (predicts_further) d_embedded = backward_next(d_normed, saved.child("mtp"));
     d_hidden = final_norm_->backward(d_normed, saved.child("final_norm"));
+    if (predicts_further) {
+      table().backward(d_embedded, saved.child("mtp").child("embedding"));
+    }
   });
   return backward(d_hidden, saved);
 }
@@ -152,8 +205,14 @@ Tensor Model::backward(const Tensor& d_output, Saved& saved) {
   return Tensor();
 }
 
+bool Model::has_block(std::size_t layer) const {
+  if (layer == config_.num_layers) return mtp_ != nullptr;
+  return layer >= stage_.layers.begin && layer < stage_.layers.end;
+}
+
 const std::vector<Parameter*>& Model::block_parameters(std::size_t layer) const {
-  ensure(layer >= stage_.layers.begin && layer < stage_.layers.end, "a block of this stage");
+  ensure(has_block(layer), "a block of this stage");
+  if (layer == config_.num_layers) return mtp_parameters_;
   return parts_[layer - stage_.layers.begin + (stage_.has_embedding ? 1 : 0)].parameters;
 }
 

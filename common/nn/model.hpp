@@ -13,6 +13,7 @@
 #include "common/nn/hooks.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
+#include "common/nn/layers/multi_token_prediction.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/nn/transformer_block.hpp"
 
@@ -28,7 +29,8 @@ struct StageSpec {
   [[nodiscard]] static StageSpec whole(const ModelConfig& config);
 };
 
-/// The group of the two stages that hold the token table, when it is the output projection too.
+/// The group of the two stages that hold the token table, when the end of the model reads it too: as the
+/// output projection, or for the token after next.
 inline constexpr std::string_view kTiedGroup = "tied embeddings";
 
 /// @brief A part of a model that a pass runs through in one go.
@@ -43,7 +45,8 @@ struct NamedShape {
   Shape shape;       ///< of the whole weight
 };
 
-/// @brief Token embedding, transformer blocks, final norm, output projection and loss.
+/// @brief Token embedding, transformer blocks, final norm, output projection and loss; and the module
+/// that predicts the token after next, where the model has one and the pass has Pass::next.
 ///
 /// One micro-batch: `logits = forward(tokens, saved)`, `loss(logits, targets, ..., saved)`,
 /// `backward(saved)`. A stage without embedding takes hidden states [batch, seq, hidden], a stage
@@ -71,6 +74,7 @@ class Model {
   /// @brief This micro-batch's share of the mean loss; overwrites the logits.
   /// @param targets     [batch, seq] of i32.
   /// @param normalizer  number of tokens of the whole global batch.
+  /// @return that of the next tokens; that of the tokens after next is added to Pass::next.
   [[nodiscard]] double loss(const Tensor& logits, const Tensor& targets, double normalizer,
                             Saved& saved);
 
@@ -90,7 +94,10 @@ class Model {
   /// its gradient.
   [[nodiscard]] std::size_t uses(const Parameter& parameter) const;
 
-  /// @brief Those of one block, in forward order.
+  /// @brief Whether a block is this stage's. That of the token after next is number num_layers.
+  [[nodiscard]] bool has_block(std::size_t layer) const;
+
+  /// @brief Those of one block, in forward order; of number num_layers with the parameters around it.
   /// @param layer  index of the block in the whole model; one of this stage's.
   [[nodiscard]] const std::vector<Parameter*>& block_parameters(std::size_t layer) const;
 
@@ -98,8 +105,8 @@ class Model {
   [[nodiscard]] const StageSpec& stage() const { return stage_; }
 
   /// @brief What the passes run through: the embedding if there is one, each block, the head if
-  /// there is one. A head whose table another stage has too is two parts: final norm and table. The
-  /// parts' parameters, one after the other, are those of the model; one that several parts use
+  /// there is one. A head whose table another stage has too is two parts: final norm and table; with a
+  /// module for the token after next they are the table and all else. The parts' parameters, one after the other, are those of the model; one that several parts use
   /// belongs to the first.
   [[nodiscard]] const std::vector<ModelPart>& parts() const { return parts_; }
 
@@ -124,6 +131,10 @@ class Model {
 
  private:
   void make_head(const BuildContext& context);
+  void add_head_parts();
+  [[nodiscard]] TokenEmbedding& table() { return embedding_ ? *embedding_ : *table_copy_; }
+  void forward_next(const Tensor& normed, Saved& saved);
+  [[nodiscard]] Tensor backward_next(const Tensor& d_normed, Saved& saved);
   void add_part(std::string name, const std::vector<Parameter*>& parameters);
   [[nodiscard]] Range head_parts() const { return {block_parts().end, parts_.size()}; }
 
@@ -136,7 +147,10 @@ class Model {
   std::unique_ptr<Layer> final_norm_;
   std::unique_ptr<Projections> head_;
   std::unique_ptr<LossLayer> loss_;
+  std::unique_ptr<TokenEmbedding> table_copy_;  // of a stage without embedding; null: none is read
+  std::unique_ptr<MultiTokenPrediction> mtp_;
   std::vector<Parameter*> parameters_;
+  std::vector<Parameter*> mtp_parameters_;
   std::map<const Parameter*, std::size_t> uses_;
   std::vector<ModelPart> parts_;
 };

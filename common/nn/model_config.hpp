@@ -53,8 +53,9 @@ struct ModelConfig {
   bool qk_norm = false;               ///< each head of queries and keys is normalised, then rotated
   std::optional<ops::RopeScaling> rope_scaling = {};  ///< of the frequencies; absent: none
   LatentAttention latent =
-      {};  ///< in place of grouped queries, where it is on; each head is then a
-           ///< key/value head of its own
+      {};            ///< in place of grouped queries, where it is on; each head is then a
+                     ///< key/value head of its own
+  bool mtp = false;  ///< a further block predicts the token after next: see MultiTokenPrediction
 
   /// @brief Elements per head, of queries and keys.
   [[nodiscard]] std::size_t head_dim() const {
@@ -66,6 +67,11 @@ struct ModelConfig {
   /// @brief Width of the key (and of the value) projection.
   [[nodiscard]] std::size_t kv_hidden_size() const { return num_kv_heads * head_dim(); }
 
+  /// @brief Transformer blocks, with the one that predicts the token after next.
+  [[nodiscard]] std::size_t num_blocks() const { return num_layers + (mtp ? 1 : 0); }
+  /// @brief Whether the end of the model reads the token table, too.
+  [[nodiscard]] bool reads_table_twice() const { return tied_embeddings || mtp; }
+
   /// @brief Elements per head of what an attention core compares.
   [[nodiscard]] std::size_t core_head_dim() const {
     return latent.on && latent.absorbed ? latent.cached() : head_dim();
@@ -76,9 +82,9 @@ struct ModelConfig {
   }
 
   /// @brief Whether its layers are those that the closed forms of the chapters count: no biases, no
-  /// norms of heads, no latents, heads as wide together as the model.
+  /// norms of heads, no latents, no further block, heads as wide together as the model.
   [[nodiscard]] bool has_closed_forms() const {
-    return !latent.on && !qkv_bias && !qk_norm && q_hidden_size() == hidden_size;
+    return !latent.on && !qkv_bias && !qk_norm && !mtp && q_hidden_size() == hidden_size;
   }
 
   /// @brief Checks that the dimensions make a model.

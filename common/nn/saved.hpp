@@ -15,6 +15,15 @@
 
 namespace ultra::nn {
 
+/// @brief What the module of the token after next gets of a micro-batch: see MultiTokenPrediction.
+struct NextTokens {
+  Tensor tokens;   ///< [batch, seq] of i32: the token behind each; 0 where its document has none
+  Tensor targets;  ///< [batch, seq] of i32: the one behind that; ops::kNoTarget where there is none
+  double weight = 1.0;     ///< of their loss; above 0
+  double* loss = nullptr;  ///< to which their loss is added, weighted and scaled as the gradients
+  Tensor loss_sum = {};    ///< as Pass::loss_sum, of this loss
+};
+
 /// @brief A micro-batch on its way through a chunk of the model.
 ///
 /// It goes along with Saved: what belongs to one micro-batch stands here, never in a layer, for
@@ -33,6 +42,8 @@ struct Pass {
   double* loss_terms = nullptr;  ///< sum of what layers add to the loss; null: nobody asks
   Tensor loss_sum = {};          ///< [ops::digits_of_sums] of f64: where the head's loss is
                                  ///< added up; undefined: it is returned
+  std::shared_ptr<const NextTokens> next =
+      {};  ///< what the token after next is predicted from; null: it is not
 
   /// @brief Adds a layer's own term to the loss, like the head's a share of a sum over ranks: once,
   /// whether or not the forward pass runs again, and without the loss scale.
@@ -96,6 +107,14 @@ class Saved {
 
   /// @brief The same, made in another mode; but below a tree that discards, all discard.
   [[nodiscard]] Saved& child(std::string_view name, Mode mode);
+
+  /// @brief The same, for a loss that is added up elsewhere than this pass's.
+  /// @param loss_sum  as Pass::loss_sum.
+  [[nodiscard]] Saved& child_with_loss(std::string_view name, const Tensor& loss_sum) {
+    Saved& made = child(name);
+    made.pass_.loss_sum = loss_sum;
+    return made;
+  }
 
   /// @brief Notes how a tensor is made again, in a tree of Mode::kRemake: cheaply, from tensors that
   /// stay saved. Who overwrites the tensor says it anew.

@@ -64,6 +64,7 @@ class Passes {
       for (const auto& observer : passes_.observers) observer->action_ends(action);
     }
     if (passes_.links) passes_.links->finish();
+    if (passes_.next) passes_.next->loss = next_loss_ / passes_.loss_scale;
     return loss_;
   }
 
@@ -142,12 +143,28 @@ class Passes {
     }
     if (passes_.tokens) {
       pass.places = passes_.tokens->places(passes_.share, passes_.step, micro_batch.sequences);
-      batch = passes_.tokens->part_of(batch);
     }
+    if (passes_.next && stage.has_head) pass.next = next_tokens(batch, pass, device);
+    batch = own_part(batch);
     const auto [at, is_new] = under_way_.try_emplace(
         {action.micro_batch, action.chunk}, nn::Saved(passes_.saved, pass), batch.on(device));
     ensure(is_new, "a micro-batch passes a chunk once");
     return at->second;
+  }
+
+  [[nodiscard]] data::Batch own_part(const data::Batch& whole) const {
+    return passes_.tokens ? passes_.tokens->part_of(whole) : whole;
+  }
+
+  std::shared_ptr<const nn::NextTokens> next_tokens(const data::Batch& whole, const nn::Pass& pass,
+                                                    const Device& device) {
+    const data::Batch own = own_part(TokenPlan::next_of(whole, pass.places.get())).on(device);
+    return std::make_shared<const nn::NextTokens>(
+        nn::NextTokens{.tokens = own.tokens,
+                       .targets = own.targets,
+                       .weight = passes_.next->weight,
+                       .loss = &next_loss_,
+                       .loss_sum = passes_.next->loss_sum});
   }
 
   nn::Model& chunk(const Action& action) const { return *passes_.chunks[action.chunk]; }
@@ -165,6 +182,7 @@ class Passes {
   std::map<std::pair<std::size_t, std::size_t>, UnderWay> under_way_;  // by micro-batch and chunk
   double part_with_loss_ = passes_.share.part_with_loss(passes_.step);
   double loss_ = 0;
+  double next_loss_ = 0;  // of the tokens after next, weighted and scaled
 };
 
 }  // namespace

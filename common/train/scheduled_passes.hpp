@@ -25,6 +25,13 @@ namespace ultra::train {
 /// @pre An error is being handled.
 [[noreturn]] void rethrow_with_place(const std::string& place);
 
+/// @brief The loss of the tokens after next.
+struct NextTokenLoss {
+  double weight = 1.0;   ///< with which its gradients count
+  double loss = 0;       ///< written by the passes: the weighted sum that the host has of it
+  Tensor loss_sum = {};  ///< as ScheduledPasses::loss_sum
+};
+
 /// @brief Passes of micro-batches through chunks of a model, in the order of a schedule.
 struct ScheduledPasses {
   std::span<nn::Model* const> chunks;              ///< of this rank
@@ -40,11 +47,13 @@ struct ScheduledPasses {
   double loss_scale = 1.0;  ///< factor on all gradients; the loss that is returned is without it
   Tensor loss_sum = {};     ///< [ops::digits_of_sums] of f64: where a device adds up losses, with
                             ///< the scale; undefined: the host reads each
+  NextTokenLoss* next = nullptr;  ///< of the tokens after next; null: nobody predicts them
 };
 
 /// @brief Runs the passes: leaves the gradients in the parameters.
 /// @return the sum of the losses, where there is a head, and of the terms that layers add to them
-/// where backward passes follow: what the host has of them, the rest is in loss_sum.
+/// where backward passes follow: what the host has of them, the rest is in loss_sum. The loss of the
+/// tokens after next is apart, in `next`.
 /// @throws InternalError when a pass comes before what it needs. An error of an action says
 /// where it took place, as the links do.
 double run_schedule(const ScheduledPasses& passes);

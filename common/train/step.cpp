@@ -32,7 +32,7 @@ Step::Step(const RunContext& context, const Plan& plan, std::span<const nn::Name
       share_(context.sampler.share(plan.share.sequences)),
       parts_(std::move(parts)),
       ledger_(parts_.chunks, followed_by(parts_.states, parts_.chunks), parts_.completes),
-      sums_(context.device, numbers_.size()) {
+      sums_(context.device, numbers_.size(), predicts_further() ? 2 : 1) {
   expect_complete(plan.schedule, plan.micro_batches.size(), parts_.chunks.size());
 }
 
@@ -41,12 +41,15 @@ StepOutcome Step::run(const StepPlan& step) {
   context_.timeline.enter("embedding");
   for (const auto& observer : parts_.observers) observer->step_begins(step);
 
-  const double own_loss = pass_micro_batches(step);
+  const std::vector<double> own_losses = pass_micro_batches(step);
   context_.meter.gradients_done();
   context_.timeline.enter("optimizer");
   Updates updates = complete_gradients();
-  StepOutcome outcome = sum_over_ranks(own_loss, updates);
+  StepOutcome outcome = sum_over_ranks(own_losses, updates);
   expect_finite("loss", outcome.loss, step.step, context_.options);
+  if (outcome.next_loss) {
+    expect_finite("loss of the tokens after next", *outcome.next_loss, step.step, context_.options);
+  }
   const double factor = parts_.scaler ? unscale(outcome) : 1.0;
   if (!outcome.skipped) {
     expect_finite("gradient norm", outcome.grad_norm, step.step, context_.options);
@@ -119,9 +122,11 @@ double Step::pass_forward(const data::Sampler& share, std::size_t batch,
 }
 
 /// The passes, during which gradients travel; afterwards the sums over the data groups are there.
-double Step::pass_micro_batches(const StepPlan& step) {
+std::vector<double> Step::pass_micro_batches(const StepPlan& step) {
   ledger_.step_begins(plan_.schedule);
   sums_.begin();
+  NextTokenLoss next{.weight = context_.options.mtp_weight};
+  if (predicts_further()) next.loss_sum = sums_.loss_on_device(1);
   const double loss = run_schedule({.chunks = parts_.chunks,
                                     .schedule = plan_.schedule,
                                     .micro_batches = plan_.micro_batches,
@@ -132,12 +137,14 @@ double Step::pass_micro_batches(const StepPlan& step) {
                                     .tokens = &plan_.tokens,
                                     .observers = parts_.observers,
                                     .loss_scale = loss_scale(),
-                                    .loss_sum = sums_.loss_on_device()});
+                                    .loss_sum = sums_.loss_on_device(),
+                                    .next = predicts_further() ? &next : nullptr});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {
     if (states->exchange() != nullptr) states->exchange()->finish();
   }
-  return loss;
+  if (!predicts_further()) return {loss};
+  return {loss, next.loss};
 }
 
 /// What other ranks have a part of is added up: data groups have done so, now the others.
@@ -155,18 +162,25 @@ Step::Updates Step::complete_gradients() {
   return updates;
 }
 
-/// Loss and norm travel together: what one rank finds not finite, all do.
-StepOutcome Step::sum_over_ranks(double own_loss, const Updates& updates) {
+/// Losses and norm travel together: what one rank finds not finite, all do.
+StepOutcome Step::sum_over_ranks(std::span<const double> own_losses, const Updates& updates) {
   for (std::size_t group = 0; group < updates.size(); ++group) {
     parts_.states[group]->add_squares(updates[group], numbers_, sums_);
   }
   std::vector<double> sums = sums_.read();
   const std::size_t digits = ops::digits_of_sums(context_.device);
-  sums.back() = local_loss(own_loss, sums.back());
-  if (!plan_.counts_loss()) std::ranges::fill(std::span(sums).last(digits), 0.0);
+  const std::span<double> losses = std::span(sums).last(digits * own_losses.size());
+  for (std::size_t i = 0; i < own_losses.size(); ++i) {
+    double& last_digit = losses[(i + 1) * digits - 1];
+    last_digit = local_loss(own_losses[i], last_digit);
+  }
+  if (!plan_.counts_loss()) std::ranges::fill(losses, 0.0);
   sum_over(plan_.in_step.labeled("loss and norm"), sums);
   sums = ops::rounded_sums(sums, digits);
-  return {.loss = sums.back(), .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
+  StepOutcome outcome{.loss = sums[numbers_.size()],
+                      .grad_norm = norm_of(std::span(sums).first(numbers_.size()))};
+  if (predicts_further()) outcome.next_loss = sums.back() / context_.options.mtp_weight;
+  return outcome;
 }
 
 }  // namespace ultra::train

@@ -89,11 +89,14 @@ class Step {
  private:
   using Updates = std::vector<std::vector<optim::TensorUpdate>>;  // by data group
 
-  [[nodiscard]] double pass_micro_batches(const StepPlan& step);
+  /// That of the next tokens, and of those after next where they are predicted.
+  [[nodiscard]] std::vector<double> pass_micro_batches(const StepPlan& step);
   [[nodiscard]] double pass_forward(const data::Sampler& share, std::size_t batch,
                                     const StepSchedule& forwards, const Tensor& loss_sum) const;
   [[nodiscard]] Updates complete_gradients();
-  [[nodiscard]] StepOutcome sum_over_ranks(double own_loss, const Updates& updates);
+  [[nodiscard]] StepOutcome sum_over_ranks(std::span<const double> own_losses,
+                                           const Updates& updates);
+  [[nodiscard]] bool predicts_further() const { return context_.options.model.mtp; }
   [[nodiscard]] double local_loss(double loss_of_host, double loss_of_device) const {
     return loss_of_host + loss_of_device / loss_scale();
   }

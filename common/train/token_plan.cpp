@@ -1,6 +1,7 @@
 #include "common/train/token_plan.hpp"
 
 #include <algorithm>
+#include <span>
 
 #include "common/ops/cross_entropy.hpp"
 #include "common/tensor/host_view.hpp"
@@ -45,6 +46,33 @@ std::shared_ptr<const nn::TokenPlaces> TokenPlan::places(const data::Sampler& sa
   }
   return std::make_shared<const nn::TokenPlaces>(std::move(places));
 }
+
+// [region next]
+data::Batch TokenPlan::next_of(const data::Batch& whole, const nn::TokenPlaces* places) {
+  const std::size_t sequences = whole.tokens.size(0);
+  const std::size_t seq_len = whole.tokens.size(1);
+  const Tensor tokens = Tensor::zeros(whole.tokens.device(), whole.tokens.shape(), DType::kI32);
+  const Tensor targets = tokens.clone();
+  targets.fill(ops::kNoTarget);
+  const HostView<const std::int32_t> token(whole.tokens);
+  const HostView<const std::int32_t> target(whole.targets);
+  const HostView<std::int32_t> next(tokens, HostAccess::kReadWrite);
+  const HostView<std::int32_t> after(targets, HostAccess::kReadWrite);
+  for (std::size_t s = 0; s < sequences; ++s) {
+    const auto begins = places ? places->begins(s, {0, seq_len}) : std::span<const std::int32_t>();
+    const auto together = [&](std::size_t a, std::size_t b) {
+      return begins.empty() || b >= seq_len || begins[a] == begins[b];
+    };
+    for (std::size_t i = 0; i + 1 < seq_len; ++i) {
+      const std::size_t at = s * seq_len + i;
+      if (!together(i, i + 1)) continue;
+      next[at] = token[at + 1];
+      if (together(i, i + 2)) after[at] = target[at + 1];
+    }
+  }
+  return {.tokens = tokens, .targets = targets};
+}
+// [/region]
 
 data::Batch TokenPlan::part_of(const data::Batch& whole) const {
   if (positions.empty() || !whole.tokens.defined()) return whole;

@@ -31,6 +31,13 @@ struct TokenPlan {
                                                               std::size_t step,
                                                               Range sequences) const;
 
+  /// @brief What the token after next is predicted from, in whole sequences: as `tokens` the next token
+  /// of each, as `targets` the one behind that. Where a document or the sequence ends there is none:
+  /// token 0, no target. The token behind the sequence, which its last token predicts, still counts as
+  /// the sequence's own, for its last token but one.
+  /// @param places  of these sequences; null: each is one document.
+  [[nodiscard]] static data::Batch next_of(const data::Batch& whole, const nn::TokenPlaces* places);
+
   /// @brief This rank's tokens and targets of whole sequences. Padding has token 0 and no target.
   [[nodiscard]] data::Batch part_of(const data::Batch& whole) const;
 };

@@ -19,7 +19,7 @@ using checkpoint::whole_number_in;
 
 constexpr int kFormat = 2;
 
-/// Of each step; where a validation followed it, its loss is one more.
+/// Of each step; behind them stand the losses of a validation, and of the tokens after next, if any.
 constexpr std::size_t kStepColumns = 5;
 
 /// Of JSON: more than most steps take.
@@ -43,7 +43,7 @@ void expect_equal_constant(const T& now, const T& saved, std::string_view name,
   throw ConfigError(
       fmt::format("checkpoint '{}' is of another training: its model has {} {}, this program's has "
                   "{}. Give the --init (or --vocab, --tied-embeddings, --head-dim, --qkv-bias, "
-                  "--qk-norm, --attention) that it "
+                  "--qk-norm, --attention, --mtp) that it "
                   "was started with, or leave out "
                   "--resume.",
                   folder, name, saved, now));
@@ -89,6 +89,7 @@ void write_options(const nn::ModelConfig& model, Json& object) {
   if (model.head_size > 0) object["head_dim"] = model.head_size;
   if (model.qkv_bias) object["qkv_bias"] = true;
   if (model.qk_norm) object["qk_norm"] = true;
+  if (model.mtp) object["mtp"] = true;
   if (const nn::LatentAttention& latent = model.latent; latent.on) {
     object["latent"] = {latent.kv_lora_rank, latent.q_lora_rank, latent.qk_nope_head_dim,
                         latent.qk_rope_head_dim, latent.v_head_dim};
@@ -105,6 +106,7 @@ void read_options(const Json& object, nn::ModelConfig& model) {
   }
   if (object.contains("qkv_bias")) object.at("qkv_bias").get_to(model.qkv_bias);
   if (object.contains("qk_norm")) object.at("qk_norm").get_to(model.qk_norm);
+  if (object.contains("mtp")) object.at("mtp").get_to(model.mtp);
   if (const Json* latent = object.find("latent")) {
     model.latent = {.on = true,
                     .kv_lora_rank = latent->at(0).get<std::size_t>(),
@@ -166,6 +168,7 @@ Json settings_json(const TrainingSettings& settings) {
                  {"clip", settings.clip_norm},
                  {"micro_batch", settings.micro_batch}};
   if (settings.decay > 0) object["decay"] = settings.decay;
+  if (settings.mtp_weight > 0) object["mtp_weight"] = settings.mtp_weight;
   if (!settings.precision.empty()) object["precision"] = settings.precision;
   return object;
 }
@@ -212,6 +215,7 @@ TrainingSettings settings_from(const Json& object) {
                             .clip_norm = object.at("clip").get<double>(),
                             .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
   if (object.contains("decay")) settings.decay = whole_number_in<std::size_t>(object, "decay");
+  if (object.contains("mtp_weight")) object.at("mtp_weight").get_to(settings.mtp_weight);
   if (object.contains("precision")) object.at("precision").get_to(settings.precision);
   return settings;
 }
@@ -219,6 +223,8 @@ TrainingSettings settings_from(const Json& object) {
 Json step_json(const train::StepMetrics& step) {
   Json row = {step.step, step.loss, step.grad_norm, step.learning_rate, step.tokens_per_second};
   if (step.validation_loss) row.push_back(*step.validation_loss);
+  if (step.next_loss && !step.validation_loss) row.push_back(nullptr);
+  if (step.next_loss) row.push_back(*step.next_loss);
   return row;
 }
 
@@ -233,7 +239,12 @@ train::StepMetrics step_from(const Json& step) {
                              .grad_norm = number_or_infinity(step.at(2)),
                              .learning_rate = step.at(3).get<double>(),
                              .tokens_per_second = step.at(4).get<double>()};
-  if (step.size() > kStepColumns) metrics.validation_loss = step.at(kStepColumns).get<double>();
+  const auto optional = [&](std::size_t column) -> std::optional<double> {
+    if (step.size() <= column || step.at(column).is_null()) return {};
+    return step.at(column).get<double>();
+  };
+  metrics.validation_loss = optional(kStepColumns);
+  metrics.next_loss = optional(kStepColumns + 1);
   return metrics;
 }
 
@@ -287,6 +298,7 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal_constant(model.head_dim(), saved.model.head_dim(), "head_dim", folder);
   expect_equal_constant(model.qkv_bias, saved.model.qkv_bias, "qkv_bias", folder);
   expect_equal_constant(model.qk_norm, saved.model.qk_norm, "qk_norm", folder);
+  expect_equal_constant(model.mtp, saved.model.mtp, "mtp", folder);
   expect_equal_constant(shown_scaling(model.rope_scaling), shown_scaling(saved.model.rope_scaling),
                         "rope_scaling", folder);
   expect_equal(to_string(dtype), to_string(saved.dtype), "--dtype", folder);
@@ -317,6 +329,7 @@ std::vector<std::string> TrainingSettings::changes_since(const TrainingSettings&
   compare("--decay", shown(decay), shown(saved.decay));
   compare("--clip", clip_norm, saved.clip_norm);
   compare("--micro-batch", micro_batch, saved.micro_batch);
+  compare("--mtp-weight", mtp_weight, saved.mtp_weight);
   if (precision != saved.precision) {
     lines.push_back(fmt::format(
         "Resumed with {}; the checkpoint's run had {}: weights and moments in files are those that "
@@ -333,6 +346,7 @@ TrainingSettings settings_of(const train::TrainOptions& options) {
           .decay = options.decay.value_or(0),
           .clip_norm = options.clip_norm,
           .micro_batch = options.micro_batch,
+          .mtp_weight = options.model.mtp ? options.mtp_weight : 0.0,
           .precision = precision_text(options)};
 }
 

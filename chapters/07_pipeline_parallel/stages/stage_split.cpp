@@ -40,9 +40,12 @@ PieceCosts operations_of(const nn::ModelConfig& config) {
   const double q = real(config.q_hidden_size());
   const double kv = real(config.kv_hidden_size());
   const double attention = 2 * q * (real(config.max_seq_len) + 1);
-  return {.embedding = 0,
-          .block = 2 * (2 * h * q + 2 * h * kv + 3 * h * real(config.ffn_hidden_size)) + attention,
-          .head = 2 * h * real(config.vocab_size)};
+  const double block =
+      2 * (2 * h * q + 2 * h * kv + 3 * h * real(config.ffn_hidden_size)) + attention;
+  const double head = 2 * h * real(config.vocab_size);
+  // The token after next takes a projection of 2 h to h, a block, and the head again.
+  const double further = config.mtp ? 2 * 2 * h * h + block + head : 0;
+  return {.embedding = 0, .block = block, .head = head + further};
 }
 
 std::string StageSplit::str() const {

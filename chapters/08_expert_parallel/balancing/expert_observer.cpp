@@ -19,7 +19,7 @@ class ExpertObserver : public train::StepObserver {
   ExpertObserver(const train::ModelScope& scope, const MoeConfig& config)
       : scope_(scope),
         config_(config),
-        layers_(scope.context.options.model.num_layers),
+        layers_(scope.context.options.model.num_blocks()),
         counted_(layers_ * (config.num_experts + 1), 0.0) {}
 
   void step_ends(const train::StepPlan&) override { end_step(config_.balance == Balance::kBias); }
@@ -74,8 +74,7 @@ class ExpertObserver : public train::StepObserver {
 
   void move_biases_of(std::size_t layer, std::span<const double> loads) const {
     for (const nn::Model* chunk : scope_.chunks) {
-      const Range layers = chunk->stage().layers;
-      if (layer < layers.begin || layer >= layers.end) continue;
+      if (!chunk->has_block(layer)) continue;
       for (const nn::Parameter* parameter : chunk->block_parameters(layer)) {
         if (!parameter->name().ends_with(kBiasSuffix)) continue;
         move_biases(parameter->value(), loads, config_.bias_rate);

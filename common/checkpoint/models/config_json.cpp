@@ -16,6 +16,9 @@ namespace {
 constexpr const char* kType = "model_type";
 constexpr const char* kScaled = "llama3";  // a rope_type that other families have too
 
+/// Modules that predict tokens behind the next one, in configurations like DeepSeek-V3's.
+constexpr const char* kFurther = "num_nextn_predict_layers";
+
 /// Members that say why a mixture is none of the published ones; older programs wrote the second.
 constexpr const char* kReasons[] = {"no_published_mixture_because", "not_mixtral_because"};
 
@@ -132,6 +135,10 @@ nn::ModelConfig model_from(const HubConfig& config) {
   const bool says_tied = !config.member("tie_word_embeddings").is_null();
   model.tied_embeddings =
       says_tied && member_in<bool>(config.json(), "tie_word_embeddings", "true or false");
+  if (const Json further = config.member(kFurther); !further.is_null() && !(further == Json(0))) {
+    config.expect(kFurther, 1);
+    model.mtp = true;
+  }
   family.read(config, model);
   return model;
 }
@@ -153,6 +160,7 @@ void write_family(const ModelFamily& family, const nn::ModelConfig& model, Json&
   config["architectures"] = {family.architecture};
   config[kType] = family.type;
   family.write(model, config);
+  if (model.mtp) config[kFurther] = 1;
 }
 
 }  // namespace

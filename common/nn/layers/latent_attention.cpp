@@ -8,6 +8,7 @@
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
 #include "common/nn/layers/latent_heads.hpp"
+#include "common/nn/layers/side_by_side.hpp"
 #include "common/ops/elementwise.hpp"
 
 namespace ultra::nn {
@@ -67,19 +68,6 @@ std::unique_ptr<Layer> make_output(const BuildContext& context, std::size_t laye
                 .out_features = context.config.hidden_size,
                 .standard_deviation = residual_deviation(context.config)});
 }
-
-/// Two tensors side by side, along the innermost dimension.
-Tensor beside(const Tensor& a, const Tensor& b) {
-  const std::size_t cut = a.size(-1);
-  const std::size_t width = cut + b.size(-1);
-  const Tensor both = Tensor::empty(a.device(), a.shape().with(-1, width), a.dtype());
-  both.slice(-1, {0, cut}).copy_from(a);
-  both.slice(-1, {cut, width}).copy_from(b);
-  return both;
-}
-
-/// Elements of the innermost dimension, in memory of their own.
-Tensor part_of(const Tensor& x, Range range) { return x.slice(-1, range).contiguous(); }
 
 /// [batch, seq, heads, width] of anything.
 Tensor heads_like(const Tensor& x, std::size_t heads, std::size_t width) {

@@ -71,6 +71,7 @@ void expect_closed_forms(const nn::ModelConfig& model, const std::string& questi
       model.latent.on  ? "latents (--attention mla)"
       : model.qkv_bias ? "biases (--qkv-bias)"
       : model.qk_norm  ? "norms of queries and keys (--qk-norm)"
+      : model.mtp      ? "block for the token after next (--mtp)"
                        : "heads of another width than --hidden / --heads "
                          "(--head-dim)"));
 }

@@ -12,7 +12,8 @@
 
 namespace ultra::train {
 
-StepSums::StepSums(const Device& device, std::size_t squares) : on_host_(squares + 1, 0.0) {
+StepSums::StepSums(const Device& device, std::size_t squares, std::size_t losses)
+    : squares_(squares), on_host_(squares + losses, 0.0) {
   const std::size_t digits = ops::digits_of_sums(device);
   if (has_streams(device.kind()) || digits > 1) {
     on_device_ = Tensor::zeros(device, {on_host_.size(), digits}, DType::kF64);
@@ -40,8 +41,8 @@ void StepSums::add(std::size_t parameter, const StepSums& others, std::size_t ot
   }
 }
 
-Tensor StepSums::loss_on_device() const {
-  return on_device_.defined() ? on_device(on_host_.size() - 1) : Tensor();
+Tensor StepSums::loss_on_device(std::size_t loss) const {
+  return on_device_.defined() ? on_device(squares_ + loss) : Tensor();
 }
 
 std::vector<double> StepSums::read() const {

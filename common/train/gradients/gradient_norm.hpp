@@ -15,14 +15,15 @@
 
 namespace ultra::train {
 
-/// @brief The loss, and for each parameter the squares of its gradient.
+/// @brief The losses, and for each parameter the squares of its gradient.
 ///
 /// The CPU adds them up as numbers of the host, a device with streams in its own memory: nobody waits
 /// before the step ends. Where sums follow trees, each is as many numbers as ops::digits_of_sums.
 class StepSums {
  public:
   /// @param squares  how many parameters.
-  StepSums(const Device& device, std::size_t squares);
+  /// @param losses   how many losses.
+  StepSums(const Device& device, std::size_t squares, std::size_t losses = 1);
 
   /// @brief All sums are 0 again.
   void begin();
@@ -34,15 +35,17 @@ class StepSums {
   void add(std::size_t parameter, const StepSums& others, std::size_t other);
 
   /// @brief Of f64, to which the device adds its losses; undefined where the host does.
-  [[nodiscard]] Tensor loss_on_device() const;
+  /// @param loss  which of them.
+  [[nodiscard]] Tensor loss_on_device(std::size_t loss = 0) const;
 
-  /// @brief The squares by parameter, and last what the device has of the loss, digit by digit. Waits
+  /// @brief The squares by parameter, and last what the device has of the losses, digit by digit. Waits
   /// for a device with streams.
   [[nodiscard]] std::vector<double> read() const;
 
  private:
   [[nodiscard]] Tensor on_device(std::size_t index) const;
 
+  std::size_t squares_;
   std::vector<double> on_host_;
   Tensor on_device_;  // [sums, digits]; undefined where the host adds
 };

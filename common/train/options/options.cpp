@@ -35,9 +35,9 @@ double bytes_upper_bound(const TrainOptions& options) {
   return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
 }
 
-constexpr const char* kModelFlags[] = {"--layers",   "--hidden",   "--heads",  "--kv-heads",
-                                       "--ffn",      "--seq",      "--vocab",  "--tied-embeddings",
-                                       "--head-dim", "--qkv-bias", "--qk-norm"};
+constexpr const char* kModelFlags[] = {"--layers",   "--hidden",   "--heads",   "--kv-heads",
+                                       "--ffn",      "--seq",      "--vocab",   "--tied-embeddings",
+                                       "--head-dim", "--qkv-bias", "--qk-norm", "--mtp"};
 
 /// A width of latent attention, and the member that it sets.
 struct LatentFlag {
@@ -126,6 +126,9 @@ void TrainOptions::add_to(CLI::App& app) {
   model_flags.add_switch("--qkv-bias", model.qkv_bias, "queries, keys and values have biases");
   model_flags.add_switch("--qk-norm", model.qk_norm,
                          "each head of queries and keys is normalised before it is rotated");
+  model_flags.add_switch("--mtp", model.mtp,
+                         "a further block, between the model's own table and head, predicts the "
+                         "token after next");
   for (const char* flag : kModelFlags) {
     when_given(app, flag, [this, flag] { given_model_flags.emplace_back(flag); });
   }
@@ -148,6 +151,9 @@ void TrainOptions::add_to(CLI::App& app) {
   training.add("--freeze", freeze,
                "parameters that are not trained, by parts of their names: model.layers.0. or "
                "embed_tokens");
+  training.add("--mtp-weight", mtp_weight,
+               "with --mtp: weight of the loss of the tokens after next", {0.0, kLargestReal});
+  when_given(app, "--mtp-weight", [this] { mtp_weight_given = true; });
   training.add("--seed", seed, "seed of weights and data order");
   training.add_parsed(
       "--dtype",
@@ -222,6 +228,16 @@ void TrainOptions::validate() const {
                     given_validation_flag));
   }
   expect_device_with(matmul, device);
+  if (mtp_weight_given && !model.mtp) {
+    throw ConfigError(
+        "--mtp-weight has no meaning without --mtp, the block that predicts the token after next. "
+        "Give both, or leave --mtp-weight out.");
+  }
+  if (model.mtp && mtp_weight <= 0) {
+    throw ConfigError(
+        "--mtp-weight is 0, and a loss without a weight trains nothing. Give a number above 0, or "
+        "leave --mtp out.");
+  }
   if (decay && warmup + *decay > steps) {
     throw ConfigError(
         fmt::format("--warmup and --decay take {} + {} steps, and --steps is {}. Choose fewer, or "

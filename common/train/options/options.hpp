@@ -23,7 +23,7 @@ namespace ultra::train {
 struct TrainOptions {
   nn::ModelConfig model;        ///< --layers --hidden --heads --kv-heads --ffn --seq
                                 ///< --vocab --tied-embeddings --head-dim --qkv-bias --qk-norm
-                                ///< --attention and its widths, or --init's
+                                ///< --attention and its widths, --mtp, or --init's
   std::string model_name = {};  ///< --model: whose sizes these are; or empty
   std::vector<std::string> given_model_flags = {};  ///< those of them that the command line gives
   std::size_t global_batch = 16;                    ///< sequences per optimizer step
@@ -35,6 +35,8 @@ struct TrainOptions {
   double clip_norm = 1.0;                 ///< highest global gradient norm; 0 means no clipping
   std::string optimizer{optim::kDefaultRule};  ///< one of optim::rule_names()
   std::vector<std::string> freeze = {};        ///< parts of names: such parameters are not trained
+  double mtp_weight = 0.3;                     ///< of the loss of the tokens after next
+  bool mtp_weight_given = false;               ///< whether the command line has it
   std::uint64_t seed = 1;                      ///< of the weights and of the data's order
   std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
   DType dtype = DType::kF32;                   ///< --dtype: f32 or f64

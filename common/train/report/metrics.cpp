@@ -39,6 +39,7 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
     config["v_head_dim"] = latent.v_head_dim;
   }
   if (!o.freeze.empty()) config["freeze"] = o.freeze;
+  if (o.model.mtp) config["mtp_weight"] = o.mtp_weight;
   if (!o.init.empty()) config["init"] = o.init;
   if (o.tokens != data::TokenFormat::kBytes) {
     config["tokens"] = o.tokens == data::TokenFormat::kU16 ? "u16" : "u32";
@@ -63,6 +64,7 @@ Json step_json(const StepMetrics& m) {
                {"learning_rate", m.learning_rate},
                {"tokens_per_second", m.tokens_per_second}};
   if (m.validation_loss) step["validation_loss"] = *m.validation_loss;
+  if (m.next_loss) step["mtp_loss"] = *m.next_loss;
   for (const auto& [name, values] : m.figures) step[name] = values;
   return step;
 }

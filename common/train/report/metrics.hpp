@@ -28,6 +28,8 @@ struct StepMetrics {
   std::map<std::string, std::vector<double>> figures = {};
   /// Mean loss on the text of --val-data after the step, where a validation followed it.
   std::optional<double> validation_loss = {};
+  /// Mean loss of the tokens after next, without its weight, where they are predicted.
+  std::optional<double> next_loss = {};
 };
 
 /// @brief What a whole run gave.

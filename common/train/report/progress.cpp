@@ -46,14 +46,16 @@ void Progress::show_validation(std::size_t step, double loss) {
   std::fflush(out_);
 }
 
-void Progress::show(std::size_t step, double loss, double tokens_per_second) {
+void Progress::show(std::size_t step, double loss, double tokens_per_second,
+                    std::optional<double> next_loss) {
   if (!is_due(step)) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   const double to_go = elapsed.count() / static_cast<double>(step - earlier_steps_) *
                        static_cast<double>(total_steps_ - step);
+  const std::string next = next_loss ? fmt::format("after next {:.4f}  ", *next_loss) : "";
   const std::string text =
-      fmt::format("step {:>5}/{}  loss {:.4f}  {:>7.0f} tokens/s  {} left", step, total_steps_,
-                  loss, tokens_per_second, format_seconds(to_go));
+      fmt::format("step {:>5}/{}  loss {:.4f}  {}{:>7.0f} tokens/s  {} left", step, total_steps_,
+                  loss, next, tokens_per_second, format_seconds(to_go));
   if (live_) {
     fmt::print(out_, "\r\033[K{} {}", bar(step, total_steps_), text);
     line_open_ = step < total_steps_;

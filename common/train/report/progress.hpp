@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <optional>
 
 namespace ultra::train {
 
@@ -22,7 +23,9 @@ class Progress {
   ~Progress();
 
   /// @brief Shows a step that has ended; the first of all runs is 1.
-  void show(std::size_t step, double loss, double tokens_per_second);
+  /// @param next_loss  of the tokens after next; absent: nobody predicts them.
+  void show(std::size_t step, double loss, double tokens_per_second,
+            std::optional<double> next_loss = {});
 
   /// @brief Shows the loss of a validation that followed a step: a line of its own.
   void show_validation(std::size_t step, double loss);

@@ -148,7 +148,9 @@ class Trainer {
       throw_if_interrupted();
       const StepMetrics metrics = make_step(plan_of(step));
       result_.steps.push_back(metrics);
-      if (is_first_rank()) progress.show(step, metrics.loss, metrics.tokens_per_second);
+      if (is_first_rank()) {
+        progress.show(step, metrics.loss, metrics.tokens_per_second, metrics.next_loss);
+      }
       if (options_.validates_after(step)) validate(progress);
       worker_->step_ended(result_.steps);
     }
@@ -173,7 +175,8 @@ class Trainer {
             .grad_norm = outcome.grad_norm,
             .learning_rate = plan.learning_rate,
             .tokens_per_second = static_cast<double>(setup_->sampler.global_tokens()) / seconds,
-            .figures = meter_.take_figures()};
+            .figures = meter_.take_figures(),
+            .next_loss = outcome.next_loss};
   }
 
   void validate(Progress& progress) {

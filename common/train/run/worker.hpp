@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "common/base/errors.hpp"
@@ -29,6 +30,8 @@ struct StepOutcome {
   double loss;           ///< mean over the tokens of the global batch, or of this rank's part of it
   double grad_norm;      ///< global norm before clipping
   bool skipped = false;  ///< whether no weight was updated: a gradient overflowed
+  std::optional<double> next_loss = {};  ///< of the tokens after next, without its weight; absent:
+                                         ///< nobody predicts them
 };
 
 /// @brief One rank's part in a run: holds its share of the model and makes its share of each step.

@@ -105,7 +105,9 @@ void expect_no_contradiction(const TrainOptions& options, const nn::ModelConfig&
       {"--tied-embeddings", &nn::ModelConfig::tied_embeddings,
        "an output matrix of its own (tie_word_embeddings false)"},
       {"--qkv-bias", &nn::ModelConfig::qkv_bias, "no biases of queries, keys and values"},
-      {"--qk-norm", &nn::ModelConfig::qk_norm, "no norms of queries and keys"}};
+      {"--qk-norm", &nn::ModelConfig::qk_norm, "no norms of queries and keys"},
+      {"--mtp", &nn::ModelConfig::mtp,
+       "no block for the token after next (num_nextn_predict_layers 0)"}};
   for (const auto& [flag, member, has] : switches) {
     if (!(options.model.*member) || stored.*member) continue;
     throw ConfigError(
@@ -174,6 +176,7 @@ void adopt_model(TrainOptions& options, checkpoint::FileLayer& files) {
   });
   expect_no_contradiction(options, stored);
   stored.max_seq_len = std::min(options.model.max_seq_len, stored.max_seq_len);
+  stored.mtp = stored.mtp && options.model.mtp;
   stored.latent.absorbed = options.model.latent.absorbed;
   options.model = stored;
 }
@@ -188,6 +191,7 @@ std::string described(const nn::ModelConfig& model) {
   if (model.head_size > 0) text += fmt::format(", heads of {}", model.head_size);
   if (model.qkv_bias) text += ", biases of queries, keys and values";
   if (model.qk_norm) text += ", norms of queries and keys";
+  if (model.mtp) text += ", a block for the token after next";
   if (model.latent.on) text += ", " + latent_widths(model.latent);
   if (const auto& scaling = model.rope_scaling) {
     text += fmt::format(", rotations scaled by {} ({}, {}, {})", scaling->factor,

@@ -70,6 +70,19 @@ TEST_F(ExpertTraining, StagesWithExperts) {
   }
 }
 
+/// Block number num_layers is a mixture as the others are.
+TEST_F(ExpertTraining, TheBlockForTheTokenAfterNextHasExpertsToo) {
+  for (const char* balance : {"aux --aux-loss 0.5", "bias --bias-rate 0.05"}) {
+    MeshCase c = draw({.dp = 2, .pp = 2, .ep = 2}, DType::kF64);
+    c.options.model.num_layers = 2;
+    c.options.model.mtp = true;
+    c.model = fmt::format("--experts 4 --top-k 2 --balance {}", balance);
+    c.micro_batch = c.options.micro_batch;
+    c.more = fmt::format("--zero {}", random.between(0, 3));
+    expect_equals_one_rank(c);
+  }
+}
+
 TEST_F(ExpertTraining, RecomputationOnAMesh) {
   for (const char* mode : {"selective", "full"}) {
     MeshCase c = draw({.dp = 2, .cp = random.pick({1U, 2U}), .tp = random.pick({1U, 2U}), .ep = 2},

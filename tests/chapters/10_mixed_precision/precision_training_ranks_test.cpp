@@ -87,6 +87,15 @@ TEST_F(PrecisionTraining, Bf16OnMeshesWithEveryStageOfZero) {
   }
 }
 
+TEST_F(PrecisionTraining, TokensAfterNextInTwoBytes) {
+  for (const Axes& axes : {Axes{.dp = 2}, Axes{.tp = 2}, Axes{.dp = 2, .pp = 2, .cp = 2}}) {
+    MeshCase c = draw(axes, any_bf16());
+    c.options.model.mtp = true;
+    c.more = fmt::format("--zero {}", random.between(0, 3));
+    expect_equals_one_rank(c, kBf16);
+  }
+}
+
 TEST_F(PrecisionTraining, Fp16OnMeshesWithEveryStageOfZero) {
   for (const Axes& axes :
        {Axes{.dp = 2}, Axes{.tp = 2}, Axes{.cp = 2}, Axes{.dp = 2, .pp = 2, .tp = 2}}) {

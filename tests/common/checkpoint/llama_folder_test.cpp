@@ -118,6 +118,18 @@ TEST_F(LlamaFolders, ATiedModelsOutputMatrixMayStandInTheFileToo) {
   EXPECT_NO_THROW(folder.expect_model(a_small_model(true), shapes_of(a_small_model(true))));
 }
 
+/// With the module of the token after next: a training takes it, or leaves it out.
+TEST_F(LlamaFolders, AModuleForTheTokenAfterNextMayBeLeftOut) {
+  nn::ModelConfig with = a_small_model();
+  with.mtp = true;
+  const LlamaFolder folder(posix_files(), write({.model = with}));
+  for (const nn::ModelConfig& model : {with, a_small_model()}) {
+    EXPECT_NO_THROW(folder.expect_sizes(model));
+    EXPECT_NO_THROW(folder.expect_model(model, shapes_of(model)));
+  }
+  EXPECT_THAT(refused(a_small_model(), with), HasSubstr("they have no model.layers.2."));
+}
+
 std::string file_with(const std::string& name, StoredType type) {
   std::vector<TensorSpec> specs = {{.name = name, .type = type, .shape = {1}}};
   for (const nn::NamedShape& parameter : shapes_of(a_small_model())) {

@@ -61,7 +61,8 @@ TEST_F(DeviceTraining, OfDrawnModelsHasTheCpusNumbers) {
                    .num_kv_heads = kv_heads,
                    .ffn_hidden_size = random.between(1, 30),
                    .max_seq_len = random.between(1, 20),
-                   .tied_embeddings = random.between(0, 1) == 1};
+                   .tied_embeddings = random.between(0, 1) == 1,
+                   .mtp = random.between(0, 1) == 1};
     drawn.global_batch = 3;
     drawn.micro_batch = random.pick<std::size_t>({1, 3});
     drawn.val_data = test::kText;

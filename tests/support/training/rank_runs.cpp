@@ -45,6 +45,11 @@ void expect_near_losses(const RankRun& actual, const RankRun& expected, double r
   for (std::size_t i = 0; i < expected.result.steps.size(); ++i) {
     const double loss = expected.result.steps[i].loss;
     EXPECT_NEAR(actual.result.steps[i].loss, loss, relative * loss) << "step " << i + 1;
+    const auto next = expected.result.steps[i].next_loss;
+    ASSERT_EQ(actual.result.steps[i].next_loss.has_value(), next.has_value());
+    if (next) {
+      EXPECT_NEAR(*actual.result.steps[i].next_loss, *next, relative * *next) << "step " << i + 1;
+    }
   }
 }
 
@@ -89,6 +94,7 @@ std::vector<double> losses_and_norms(const train::TrainResult& result) {
   for (const train::StepMetrics& step : result.steps) {
     numbers.push_back(step.loss);
     numbers.push_back(step.grad_norm);
+    if (step.next_loss) numbers.push_back(*step.next_loss);
   }
   return numbers;
 }

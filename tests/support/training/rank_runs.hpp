@@ -29,7 +29,7 @@ void run_quietly(const std::string& what, int ranks, const std::function<void(Co
 /// @brief Expects the same numbers on all ranks, bit for bit. Collective.
 void expect_same_on_all(const Communicator& world, const std::vector<double>& values);
 
-/// @brief Losses within a relative distance.
+/// @brief Losses within a relative distance, those of the tokens after next, too.
 void expect_near_losses(const RankRun& actual, const RankRun& expected, double relative);
 
 /// @brief Gradient norms within a relative distance: ranks add the squares of their parts up.
@@ -45,7 +45,7 @@ void expect_saved_once(const RankRun& run);
 /// @brief The loss of each step.
 [[nodiscard]] std::vector<double> losses_of(const train::TrainResult& result);
 
-/// @brief Loss and gradient norm of each step, one after the other.
+/// @brief Loss and gradient norm of each step, one after the other, and the loss of the tokens after next.
 [[nodiscard]] std::vector<double> losses_and_norms(const train::TrainResult& result);
 
 }  // namespace ultra::test

@@ -232,6 +232,31 @@ TEST(TrainingRecord, ADecayGoesThroughJsonAndIsNamedWhenItChanges) {
               ::testing::ElementsAre("Resumed with --decay none; the checkpoint's run had 5."));
 }
 
+TEST(TrainingRecord, WeightsOfFurtherLossesMayChangeFromRunToRun) {
+  TrainingRecord record = a_record();
+  const json plain = json::parse(to_json(record)).at("settings");
+  EXPECT_FALSE(plain.contains("mtp_weight"));
+  record.settings.mtp_weight = 0.3;
+  const TrainingSettings read = parse_record(to_json(record), "path").settings;
+  TrainingSettings now = read;
+  now.mtp_weight = 0.1;
+  EXPECT_THAT(
+      now.changes_since(read),
+      ::testing::ElementsAre("Resumed with --mtp-weight 0.1; the checkpoint's run had 0.3."));
+}
+
+TEST(TrainingRecord, TheLossOfTheTokensAfterNextGoesThroughJson) {
+  TrainingRecord record = a_record();
+  record.steps.front().next_loss = 2.5;
+  EXPECT_EQ(parse_record(to_json(record), "path").steps.front().next_loss, 2.5);
+  EXPECT_EQ(parse_record(to_json(record), "path").steps.front().validation_loss,
+            record.steps.front().validation_loss);
+  record.steps.front().validation_loss = 1.25;
+  const train::StepMetrics both = parse_record(to_json(record), "path").steps.front();
+  EXPECT_EQ(both.next_loss, 2.5);
+  EXPECT_EQ(both.validation_loss, 1.25);
+}
+
 /// What no flag sets: of another version of the program.
 TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
   const std::vector<Difference> differences = {
@@ -248,6 +273,7 @@ TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
        [](TrainingIdentity& i) { i.model.qkv_bias = true; }},
       {"qk_norm false, this program's has true",
        [](TrainingIdentity& i) { i.model.qk_norm = true; }},
+      {"mtp false, this program's has true", [](TrainingIdentity& i) { i.model.mtp = true; }},
       {"latents none, this program's has 64 and 96 for heads of 32 + 16 and 32",
        [](TrainingIdentity& i) { i.model.latent.on = true; }},
       {"rope_scaling none, this program's has 8 (1, 4, 40)", [](TrainingIdentity& i) {

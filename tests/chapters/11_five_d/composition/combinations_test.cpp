@@ -38,6 +38,7 @@ const std::vector<Sample>& samples() {
       {{{"--pp", "2"}}, {"--pp"}},
       {{{"--experts", "4"}}, {"--experts"}},
       {{{"--tied-embeddings", ""}}, {"a tied token table"}},
+      {{{"--mtp", ""}}, {"--mtp"}},
       {{{"--zero", "1"}}, {"--zero 1, 2 or 3", "--zero 1 or 2"}},
       {{{"--zero", "3"}}, {"--zero 1, 2 or 3", "--zero 3"}},
       {{{"--zero", "3"}, {"--overlap", "none"}}, {"--zero 1, 2 or 3", "--zero 3", "--overlap"}},

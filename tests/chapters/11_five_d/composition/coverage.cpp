@@ -12,9 +12,10 @@ constexpr const char* kByValue[] = {"--zero",      "--recompute",  "--offload", 
 /// Flags that are a feature when their number is above one, or when they are given.
 constexpr const char* kCounted[] = {"--dp", "--pp", "--cp", "--tp", "--ep"};
 constexpr const char* kGiven[] = {
-    "--tied-embeddings", "--doc-length", "--capacity-factor", "--experts",   "--hybrid-shard",
-    "--zero++",          "--val-data",   "--check-replicas",  "--bucket-mb", "--compress",
-    "--vocab",           "--mask",       "--head-dim",        "--qkv-bias",  "--qk-norm"};
+    "--tied-embeddings", "--doc-length", "--capacity-factor", "--experts",
+    "--hybrid-shard",    "--zero++",     "--val-data",        "--check-replicas",
+    "--bucket-mb",       "--compress",   "--vocab",           "--mask",
+    "--head-dim",        "--qkv-bias",   "--qk-norm",         "--mtp"};
 
 bool is_none(const std::string& value) {
   return value.empty() || value == "none" || value == "off" || value == "0";
@@ -71,7 +72,7 @@ const std::vector<std::string>& features() {
       "--cp-layout contiguous", "--cp-layout zigzag", "--tp-overlap backward", "--tp-overlap ring",
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
-      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--attention mla",
+      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--mtp", "--attention mla",
       "--attention mla-absorbed", "--resume", "uneven shares"};
   return all;
 }

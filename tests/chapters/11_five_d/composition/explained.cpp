@@ -34,6 +34,7 @@ const std::vector<Meaning>& meanings() {
       {"--val-data", {"--val-data"}},
       {"--resume", {"--checkpoint"}},
       {"--tied-embeddings", {"a tied token table"}},
+      {"--mtp", {"--mtp"}},
       {"--tp", {"--tp"}},
       {"--sp", {"--tp"}},
       {"--cp", {"--cp"}},

@@ -29,11 +29,12 @@ constexpr double kNear = 0.05;
 /// And where numbers have two bytes, which layouts round at other places.
 constexpr double kNearInTwoBytes = 0.005;
 
-/// Loss, norm and validation loss of each step.
+/// Loss, norm, validation loss and loss of the tokens after next of each step.
 std::vector<double> numbers_of(const train::TrainResult& result) {
   std::vector<double> numbers;
   for (const train::StepMetrics& step : result.steps) {
-    numbers.insert(numbers.end(), {step.loss, step.grad_norm, step.validation_loss.value_or(0.0)});
+    numbers.insert(numbers.end(), {step.loss, step.grad_norm, step.validation_loss.value_or(0.0),
+                                   step.next_loss.value_or(0.0)});
   }
   return numbers;
 }
@@ -110,7 +111,7 @@ std::string difference_of_losses(const RankRun& actual, const RankRun& expected,
 
 std::string difference(const RankRun& actual, const RankRun& expected) {
   std::string found = difference(numbers_of(actual.result), numbers_of(expected.result), kRelative,
-                                 0, "loss, norm or validation loss");
+                                 0, "loss, norm, validation loss or loss of the tokens after next");
   if (!found.empty() || actual.weights.empty()) return found;
   if (actual.weights.size() != expected.weights.size()) return "other parameters";
   for (std::size_t p = 0; p < expected.weights.size(); ++p) {

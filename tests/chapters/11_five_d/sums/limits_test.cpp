@@ -73,6 +73,7 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
       {{{"--tp", "2"}, {"--sp", "on"}, {"--tp-overlap", "ring"}}, "the order of its hops"},
       {{{"--experts", "4"}}, "which tokens an expert has"},
       {{{"--tied-embeddings", ""}}, "two layers add to its gradient"},
+      {{{"--mtp", ""}}, "table and head are used twice"},
       {{{"--tp", "2"}, {"--qk-norm", ""}}, "tokens and heads"},
       {{{"--attention", "mla"}, {"--kv-heads", "4"}}, "a part of their keys"},
       {{{"--dp", "4"}, {"--zero", "1"}, {"--hybrid-shard", "2"}}, "nodes of ranks"},

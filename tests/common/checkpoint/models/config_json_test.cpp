@@ -64,7 +64,25 @@ TEST(ConfigJson, IsReadAsItWasWritten) {
     expect_itself(model);
     model.rope_scaling = {.factor = 8, .original_positions = 40};
     expect_itself(model);
+    model.mtp = true;
+    expect_itself(model);
   }
+}
+
+// DeepSeek-V3's name for it, in any family.
+TEST(ConfigJson, SaysWhetherAModuleForTheTokenAfterNextIsThere) {
+  nn::ModelConfig model = a_model();
+  const auto count_in = [&] {
+    return nlohmann::json::parse(model_config_json(model, DType::kF32))
+        .value("num_nextn_predict_layers", -1);
+  };
+  EXPECT_EQ(count_in(), -1);
+  model.mtp = true;
+  EXPECT_EQ(count_in(), 1);
+  model.num_kv_heads = model.num_heads;
+  model.latent.on = true;
+  EXPECT_EQ(count_in(), 1);
+  EXPECT_THAT(refused("num_nextn_predict_layers", 2), HasSubstr("num_nextn_predict_layers"));
 }
 
 // What transformers 5 writes: rope_parameters, dtype, and no member that has its default value.

@@ -17,6 +17,16 @@ TEST(StepSums, OfTheCpuAreTheHosts) {
   EXPECT_THAT(sums.read(), Each(0));
 }
 
+TEST(StepSums, ADeviceAddsUpSeveralLosses) {
+  const Device device = Device::create(DeviceKind::kEmulated);
+  StepSums sums(device, 1, 2);
+  sums.begin();
+  sums.loss_on_device(0).fill(7);
+  sums.loss_on_device(1).fill(3);
+  EXPECT_THAT(sums.read(), ElementsAre(0, 7, 3));
+  EXPECT_EQ(StepSums(Device::cpu(), 3, 2).read().size(), 5U);
+}
+
 TEST(StepSums, OfADeviceStayThereUntilTheyAreRead) {
   const Device device = Device::create(DeviceKind::kEmulated);
   StepSums sums(device, 2);

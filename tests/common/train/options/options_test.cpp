@@ -29,7 +29,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
       "--micro-batch 6 --steps 77 --lr 0.25 --warmup 9 --clip 0.5 --seed 18446744073709551615 "
       "--dtype f64 --device cpu --device-memory 64MB --data text --metrics m --trace t "
       "--trace-steps 8 --vocab 50257 --tied-embeddings --init folder --tokens u16 --val-data other "
-      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm");
+      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm --mtp --mtp-weight 0.5");
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
   EXPECT_EQ(o.model.num_heads, 6U);
@@ -60,11 +60,13 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.decay, 4U);
   EXPECT_EQ(o.model.head_dim(), 18U);
   EXPECT_TRUE(o.model.qk_norm);
+  EXPECT_TRUE(o.model.mtp);
+  EXPECT_EQ(o.mtp_weight, 0.5);
   EXPECT_TRUE(parse_training("--qkv-bias").model.qkv_bias);
-  EXPECT_EQ(
-      o.given_model_flags,
-      (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq",
-                                "--vocab", "--tied-embeddings", "--head-dim", "--qk-norm"}));
+  EXPECT_EQ(o.given_model_flags,
+            (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn",
+                                      "--seq", "--vocab", "--tied-embeddings", "--head-dim",
+                                      "--qk-norm", "--mtp"}));
   EXPECT_EQ(o.data_file().path + o.val_file().path, "textother");
   EXPECT_EQ(o.val_file().vocab_size, 50257U);
   EXPECT_FALSE(o.print_ranks);
@@ -112,7 +114,8 @@ TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
   EXPECT_TRUE(o.data.empty() && o.metrics.empty() && o.trace.empty());
   EXPECT_TRUE(o.init.empty() && o.val_data.empty() && o.given_model_flags.empty());
   EXPECT_EQ(o.tokens, data::TokenFormat::kBytes);
-  EXPECT_FALSE(o.model.tied_embeddings);
+  EXPECT_FALSE(o.model.tied_embeddings || o.model.mtp);
+  EXPECT_EQ(o.mtp_weight, 0.3) << "DeepSeek-V3's, for most of its training";
   EXPECT_FALSE(o.validates_after(o.steps)) << "there is no text to validate on";
   EXPECT_EQ(o.trace_steps, 4U) << "the memory timeline shows four steps";
   EXPECT_NO_THROW(o.validate());
@@ -166,6 +169,8 @@ TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
                       "--head-dim",
                       "--qkv-bias",
                       "--qk-norm",
+                      "--mtp",
+                      "--mtp-weight",
                       "--attention",
                       "--kv-lora-rank",
                       "--q-lora-rank",
@@ -309,6 +314,16 @@ TEST(TrainOptionsValidate, TokensAndValidationsNeedTheirText) {
       test::message_of<ConfigError>([] { parse_training("--tokens u16").validate(); }),
       {"--tokens", "Give --data FILE"});
   EXPECT_NO_THROW(parse_training("--tokens u32 --data d --val-data v --val-every 2").validate());
+}
+
+TEST(TrainOptionsValidate, AWeightNeedsItsLoss) {
+  test::expect_parts(
+      test::message_of<ConfigError>([] { parse_training("--mtp-weight 0.3").validate(); }),
+      {"--mtp-weight has no meaning without --mtp", "Give both"});
+  test::expect_parts(
+      test::message_of<ConfigError>([] { parse_training("--mtp --mtp-weight 0").validate(); }),
+      {"--mtp-weight is 0", "leave --mtp out"});
+  test::expect_refused<ConfigError>(kParse, {{"--mtp-weight -1", {"--mtp-weight is -1"}}});
 }
 
 TEST(TrainOptions, ValidationsFollowEveryNthStepAndTheLast) {

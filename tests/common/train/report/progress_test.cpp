@@ -145,6 +145,12 @@ TEST_F(ProgressOnATerminal, RewritesOneLineAtEveryStep) {
   EXPECT_THAT(terminal.screen(), AllOf(HasSubstr("8/8"), EndsWith("\n")));
 }
 
+TEST_F(ProgressOnATerminal, TheLossOfTheTokensAfterNextStandsBehindThatOfTheNext) {
+  Progress progress(8, terminal.file());
+  progress.show(1, 3.25, 2048.0, 4.5);
+  EXPECT_THAT(terminal.screen(), HasSubstr("loss 3.2500  after next 4.5000  "));
+}
+
 TEST_F(ProgressOnATerminal, ARunThatStopsEarlyEndsItsLine) {
   {
     Progress progress(40, terminal.file());

@@ -84,12 +84,22 @@ TEST_F(AdoptedModel, AFlagThatContradictsIsRefusedWithBothValues) {
       {"--head-dim 10", "--head-dim is 10", "have 8 elements (head_dim)"},
       {"--qkv-bias", "--qkv-bias is given", "no biases"},
       {"--qk-norm", "--qk-norm is given", "no norms"},
+      {"--mtp", "--mtp is given", "num_nextn_predict_layers 0"},
       {"--attention mla", "--attention is mla", "has no latents"}};
   for (const auto& row : rows) {
     EXPECT_THAT(refused(row[0]),
                 AllOf(HasSubstr(row[1]), HasSubstr(row[2]), HasSubstr(folder.path())))
         << row[0];
   }
+}
+
+// Whoever wants the module of the token after next says so.
+TEST_F(AdoptedModel, HasTheModuleOfAFolderWhereTheFlagIsGiven) {
+  nn::ModelConfig model = stored();
+  model.mtp = true;
+  write(model);
+  EXPECT_EQ(adopted("--mtp"), model);
+  EXPECT_EQ(adopted(""), stored());
 }
 
 // How latents are computed is the command line's: the folder says how wide they are.
@@ -176,6 +186,7 @@ TEST_F(AdoptedModel, IsDescribedByAllOfItsSizes) {
   change([](auto& m) { m.rope_theta += 1; });
   change([](auto& m) { m.norm_epsilon *= 2; });
   change([](auto& m) { m.tied_embeddings = true; });
+  change([](auto& m) { m.mtp = true; });
   std::ranges::sort(texts);
   EXPECT_EQ(std::ranges::adjacent_find(texts), texts.end());
 }
