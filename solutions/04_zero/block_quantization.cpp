@@ -1,8 +1,7 @@
 // Exercise 04.10: block quantisation.
 //
-// A message is the scales of all blocks, then the whole numbers of all elements. Whole numbers of 4
-// bits stand two to a byte by their place in the array, not in their block: a block of odd size needs
-// no care.
+// A message is the scales of all blocks, then the whole numbers of all elements. These are numbered
+// through the whole array, not block by block: a block of odd size needs no care.
 #include "chapters/04_zero/zero_plus_plus/block_quantization.hpp"
 
 #include <algorithm>
@@ -10,9 +9,9 @@
 #include <cstdint>
 #include <limits>
 #include <span>
-#include <type_traits>
 
 #include "chapters/03_data_parallel/compression/message_words.hpp"
+#include "chapters/04_zero/zero_plus_plus/packed_integers.hpp"
 #include "common/base/numeric.hpp"
 #include "common/tensor/host_view.hpp"
 
@@ -29,36 +28,6 @@ std::size_t bytes_of_integers(const BlockFormat& format, std::size_t count) {
   const auto bits = static_cast<std::size_t>(format.bits);
   return round_up(ceil_div(count * bits, kBitsOfByte), sizeof(std::int32_t));
 }
-
-/// Two's complement whole numbers of a message, one or two to a byte.
-template <class Word>
-class Integers {
-  using Byte = std::conditional_t<std::is_const_v<Word>, const std::uint8_t, std::uint8_t>;
-
- public:
-  Integers(QuantizedBits bits, Word* at)
-      : four_(bits == QuantizedBits::kFour), bytes_(reinterpret_cast<Byte*>(at)) {}
-
-  /// Over zeros.
-  void set(std::size_t i, int q) const {
-    if (four_) {
-      const auto nibble = static_cast<unsigned>(q) & 0xFU;
-      bytes_[i / 2] = static_cast<std::uint8_t>(bytes_[i / 2] | nibble << (i % 2 * 4));
-    } else {
-      bytes_[i] = static_cast<std::uint8_t>(q);
-    }
-  }
-
-  [[nodiscard]] int get(std::size_t i) const {
-    if (!four_) return static_cast<std::int8_t>(bytes_[i]);
-    const int nibble = bytes_[i / 2] >> (i % 2 * 4) & 0xF;
-    return (nibble ^ 8) - 8;
-  }
-
- private:
-  bool four_;
-  Byte* bytes_;
-};
 
 // [region scale_of]
 /// NaN for a block that is not finite: 0 * NaN is NaN. Never 0 nor a denormal, by which nothing could
@@ -89,7 +58,7 @@ void for_numbers(const BlockFormat& format, const Tensor& message, std::size_t c
   const HostView<const std::int32_t> words(message);
   const std::int32_t* scales = words.data();
   const std::size_t blocks = ceil_div(count, format.block);
-  const Integers integers(format.bits, scales + blocks * words_of(dtype_of<T>()));
+  const PackedIntegers integers(format.bits, scales + blocks * words_of(dtype_of<T>()));
   for_blocks(count, format.block, [&](std::size_t b, const Range& block) {
     const T scale = number_at<T>(scales, b);
     for (std::size_t i = block.begin; i < block.end; ++i) {
@@ -115,7 +84,7 @@ void quantize(const BlockFormat& format, const Tensor& numbers, const Tensor& me
     std::ranges::fill(words, 0);
     std::int32_t* scales = words.data();
     const std::size_t blocks = ceil_div(all.size(), format.block);
-    const Integers integers(format.bits, scales + blocks * words_of(dtype_of<T>()));
+    const PackedIntegers integers(format.bits, scales + blocks * words_of(dtype_of<T>()));
     for_blocks(all.size(), format.block, [&](std::size_t, const Range& block) {
       const T scale = scale_of(all.subspan(block.begin, block.size()), largest_of(format.bits));
       scales = put(scales, std::span<const T>(&scale, 1));
