@@ -103,7 +103,7 @@ bool move_pass(StepSchedule& list, std::size_t from, std::size_t to) {
 }
 
 /// The schedule with split backward passes and without overlaps.
-PipelineSchedule split_backward(const PipelineSchedule& schedule) {
+PipelineSchedule with_split_backward(const PipelineSchedule& schedule) {
   PipelineSchedule split = schedule;
   split.overlapped.clear();
   for (StepSchedule& list : split.ranks) {
@@ -172,7 +172,7 @@ void offer_heuristics(const SearchQuestion& question, const Placement& placement
   for (const ScheduleChoice& choice : published_schedules()) {
     if (choice.chunks() != placement.chunks() || !is_comparable(choice, question)) continue;
     if (choice.is_v_shaped() != (placement.chunks() == 2)) continue;
-    start_from(split_backward(make_schedule(choice, question.stages, question.micro_batches)));
+    start_from(with_split_backward(make_schedule(choice, question.stages, question.micro_batches)));
   }
   if (!start) return;
   best.offer(improved(*start, costs, question.most_bytes, question.most_tries), costs, "improved");
