@@ -70,7 +70,7 @@ constexpr Schedule kSchedules[] = {
      .fills = [](std::size_t p) { return 2 * p; }},
     {.name = "pipedream-async", .list = one_f_one_b, .updates = true, .peak = one_f_one_b_peak},
     {.name = "breadth-first",
-     .list = breadth_first_list,
+     .list = [](Rank r, std::size_t m) -> RankList { return breadth_first_list(r.chunks, m); },
      .chunks = Chunks::kLoop,
      .peak = [](Rank r, std::size_t m) { return r.chunks * m; }},
 };

@@ -39,11 +39,4 @@ struct Schedule {
 /// @brief All schedules: those of ScheduleKind in its order, then those known by name alone.
 [[nodiscard]] std::span<const Schedule> schedule_rows();
 
-/// @brief Breadth-first: a rank's chunks one after the other, each with all micro-batches.
-///
-/// What is done for a chunk, such as gathering its weights, is done once there and once back.
-/// Micro-batches pass backward in their order, as in afab_list().
-/// Source: Lamy-Poirier 2022, "Breadth-First Pipeline Parallelism", arXiv 2211.05953.
-[[nodiscard]] RankList breadth_first_list(const InterleavedRank& rank, std::size_t micro_batches);
-
 }  // namespace ultra::pipeline_parallel
