@@ -7,9 +7,14 @@
 /// away, and a smaller change leaves the weight where it was, in every step anew. With master
 /// weights the optimizer keeps each weight in f32, where small changes add up.
 ///
+/// A bf16 number is the upper half of an f32 number, rounded. So a weight and its master weight hold
+/// much the same: with the weight there, the master's lower half is enough to have it back.
+///
 /// Exercise 10.4 (`./workbook check 10.4`). Body: solutions/10_mixed_precision/master_weights.cpp.
-/// Source: Micikevicius et al. 2018, "Mixed precision training", arXiv 1710.03740, sec. 3.1.
+/// Source: Micikevicius et al. 2018, "Mixed precision training", arXiv 1710.03740, sec. 3.1; the
+/// halves: Transformer Engine's FusedAdam with store_param_remainders, multi_tensor/adam.cu.
 
+#include <cstdint>
 #include <functional>
 
 #include "common/tensor/tensor.hpp"
@@ -35,5 +40,23 @@ void update_with_master(const Tensor& weights, const Tensor& gradient, const Ten
 /// @return the numbers in f32 before they were rounded, [n].
 Tensor update_without_master(const Tensor& weights, const Tensor& gradient,
                              const OptimizerUpdate& update);
+
+/// @brief A master weight in four bytes of which the passes can use two.
+struct SplitMaster {
+  std::uint16_t weight = 0;  ///< bits of a bf16 number: the master weight, rounded to nearest
+  std::uint16_t rest = 0;    ///< what the optimizer keeps: the lower half of the master's bits
+
+  bool operator==(const SplitMaster&) const = default;
+};
+
+/// @brief Splits a master weight so that joined() can undo it.
+///
+/// Of two bf16 numbers that are equally near the weight is the one farther from zero. To take the
+/// even one, as bf16_from_f32() does, could not be undone.
+/// @param master  finite.
+[[nodiscard]] SplitMaster split(float master);
+
+/// @brief The master weight, bit for bit.
+[[nodiscard]] float joined(const SplitMaster& split);
 
 }  // namespace ultra::mixed_precision

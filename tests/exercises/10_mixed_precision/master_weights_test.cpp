@@ -1,8 +1,12 @@
-// Contract of exercise 10.4: updates with and without master weights.
+// Contract of exercise 10.4: updates with and without master weights, and master weights in halves.
 #include "chapters/10_mixed_precision/master_weights.hpp"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -26,6 +30,14 @@ constexpr const char* kWide =
 constexpr const char* kOnce = "Hint: one call of the update for one step.";
 constexpr const char* kLost =
     "Hint: an update of less than half the last place of a weight is rounded away.";
+constexpr const char* kNearest =
+    "Hint: the weight is the bf16 number nearest to the master weight; of two, the one farther "
+    "from "
+    "zero: the upper half of the bits, or one more.";
+constexpr const char* kUndone =
+    "Hint: joined() must know whether the split added one to the upper half. If ties go to the "
+    "even "
+    "number, two master weights have the same halves.";
 
 class MasterWeights : public ultra::test::RandomTest {
  protected:
@@ -108,6 +120,41 @@ TEST_F(MasterWeights, WithoutThemLargeUpdatesAreRounded) {
     EXPECT_EQ(values(wide), expected) << kWide;
     EXPECT_EQ(values(weights), values(cast(wide, dtype)))
         << "Hint: what is kept is rounded to the weights' type.";
+  }
+}
+
+// Halves ------------------------------------------------------------------------------------------
+
+/// The number that is nearest among those of 8 significant bits, by arithmetic in f64.
+double nearest_bf16(float x) {
+  if (x == 0) return x;
+  const double gap = std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
+  return std::copysign(std::floor(std::abs(double{x}) / gap + 0.5) * gap, x);
+}
+
+void expect_split(float master) {
+  const SplitMaster halves = split(master);
+  EXPECT_EQ(std::bit_cast<float>(std::uint32_t{halves.weight} << 16), nearest_bf16(master))
+      << master << ": " << kNearest;
+  EXPECT_EQ(std::bit_cast<std::uint32_t>(joined(halves)), std::bit_cast<std::uint32_t>(master))
+      << master << ": " << kUndone;
+}
+
+TEST_F(MasterWeights, AreSplitIntoTheNearestWeightAndWhatJoinsThemAgain) {
+  for (int trial = 0; trial < 200; ++trial) {
+    expect_split(static_cast<float>(
+        std::ldexp(random.normal(), static_cast<int>(random.between(0, 60)) - 30)));
+  }
+}
+
+TEST_F(MasterWeights, TiesZeroAndTheSmallestNumbersAreSplitToo) {
+  for (const std::uint32_t upper : {0x0000U, 0x0001U, 0x3F7FU, 0x3F80U, 0x3F81U, 0x7F7EU}) {
+    for (const std::uint32_t lower : {0x0000U, 0x0001U, 0x7FFFU, 0x8000U, 0x8001U, 0xFFFFU}) {
+      for (const std::uint32_t sign : {0U, 0x80000000U}) {
+        expect_split(std::bit_cast<float>(sign | upper << 16 | lower));
+        if (HasFailure()) return;
+      }
+    }
   }
 }
 
