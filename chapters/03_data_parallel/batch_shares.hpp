@@ -22,7 +22,7 @@ namespace ultra::data_parallel {
 /// @throws ConfigError when a replica would get none, with the numbers; on every replica.
 [[nodiscard]] Range share_of_batch(std::size_t global_batch, const Communicator& dp);
 
-/// @brief Cuts a share of any size into micro-batches: as many on every replica.
+/// @brief Cuts a share of any size into micro-batches: the same number on every replica.
 ///
 /// The last micro-batch of a share takes what is left. A replica whose share is used up while others
 /// still have sequences takes part in their passes, in a way that adds nothing: layers may

@@ -3,8 +3,8 @@
 /// Bucket assignment: which gradients travel together.
 ///
 /// A message for every small gradient pays the latency each time; one message for all of them cannot
-/// leave before the backward pass is over. Buckets of some megabytes, filled in the order in which the
-/// backward pass makes gradients, are the way between.
+/// leave before the backward pass is over. Buckets of a few megabytes, filled in the order in which
+/// the backward pass makes gradients, lie in between.
 ///
 /// Exercise 03.2 (`./workbook check 03.2`). Body: solutions/03_data_parallel/bucket_assignment.cpp.
 /// Source: Li et al. 2020, "PyTorch distributed", arXiv 2006.15704, sections 3.2.2 and 3.2.3; several

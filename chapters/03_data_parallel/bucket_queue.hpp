@@ -17,7 +17,7 @@ namespace ultra::data_parallel {
 /// been flushed.
 ///
 /// In order, because collectives must be called in the same order on all ranks, and gradients may
-/// become ready in another one.
+/// become ready in different ones.
 class BucketQueue {
  public:
   /// Starts the communication of a bucket.

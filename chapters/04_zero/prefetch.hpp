@@ -72,7 +72,7 @@ struct ChunkUnits {
 struct UnitActions {
   std::function<void(const UnitUse&)> start_gather;  ///< begins to gather the unit of a use
   std::function<void(std::size_t)> wait;             ///< returns when a unit is there
-  std::function<void(std::size_t)> release;          ///< lets go of a unit
+  std::function<void(std::size_t)> release;          ///< frees a unit
 };
 
 /// @brief Follows the passes of a step through the units and calls the actions.

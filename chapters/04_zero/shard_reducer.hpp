@@ -4,7 +4,7 @@
 ///
 /// The backward pass makes the gradients of one group of parameters after the other. As soon as a
 /// group is complete it is reduce-scattered, this rank's shard of the sum is kept, and the memory
-/// of the whole group is free for another. So two groups stand in memory as a whole at any time,
+/// of the whole group is free for another. So at most two whole groups are in memory at any time,
 /// one under way and one that fills up, and never all of them.
 ///
 /// The price: a gradient of which only shards are kept cannot wait for the next micro-batch. Every

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// UnitWeights: ZeRO-3's weights. A rank holds its shard of a unit; the whole unit is gathered before
-/// it computes, and let go of after.
+/// UnitWeights: ZeRO-3's weights. A rank holds its shard of a unit; the whole unit is gathered
+/// before it computes, and released afterwards.
 ///
 /// Exercise 04.4 (`./workbook check 04.4`). Body: solutions/04_zero/unit_weights.cpp.
 /// Source: Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, section 5.3; the unit is that of Zhao et

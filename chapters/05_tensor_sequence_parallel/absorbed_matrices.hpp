@@ -3,8 +3,8 @@
 /// The matrices of latent attention, multiplied into each other ahead of time.
 ///
 /// A head compares the latent a of a query with that of a token, c, by (W_Q a) . (W_K c), and a token adds
-/// W_O W_V c to the output of a query that sees it alone. So two matrices say all that a head does with
-/// latents, but for what is rotated: c . (W_K^T W_Q) a, and (W_O W_V) c.
+/// W_O W_V c to the output of a query that sees it alone. So two matrices hold all that a head does
+/// with latents, except for what is rotated: c . (W_K^T W_Q) a, and (W_O W_V) c.
 ///
 /// Exercise 05.7 (`./workbook check 05.7`).
 /// Body: solutions/05_tensor_sequence_parallel/absorbed_matrices.cpp.

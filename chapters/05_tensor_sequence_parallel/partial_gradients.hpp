@@ -7,8 +7,8 @@
 /// always the one that its heads give. Key/value heads are on several
 /// ranks when there are more ranks than heads; each has the gradient that its query heads give.
 /// All of these are nn::CopyGradients::kPartial, and have to be added up once per step: after all
-/// micro-batches and after the sum over data-parallel replicas, or before it: sums can be
-/// exchanged.
+/// micro-batches, and before or after the sum over data-parallel replicas: the order of the sums
+/// does not matter.
 ///
 /// Exercise 05.5 (`./workbook check 05.5`).
 /// Body: solutions/05_tensor_sequence_parallel/partial_gradients.cpp.
@@ -26,7 +26,7 @@ namespace ultra::tensor_parallel {
 /// that there is. The others are left alone.
 ///
 /// A parameter says which groups hold it and what each of their ranks has of its gradient
-/// (nn::Parameter::replications). A group is what its name says: its size tells nothing.
+/// (nn::Parameter::replications). Groups are told apart by their names, not by their sizes.
 /// @param pieces  of this rank; those of a parameter are the same on all ranks that hold it.
 /// @param groups  the ranks of each group, by name.
 /// Collective over all groups.

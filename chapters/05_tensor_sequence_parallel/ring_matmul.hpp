@@ -2,11 +2,11 @@
 /// @file
 /// Rings around matrix products: while a chunk travels, the product of the chunk before it is computed.
 ///
-/// An all-gather in front of a product, and a reduce-scatter behind one, keep the product waiting. Cut
-/// into steps around a ring they need not: the product of a chunk that is here does not need the others.
+/// An all-gather before a product, and a reduce-scatter after one, make the rank wait. Cut into the
+/// steps of a ring they need not: the product of a chunk that is here does not need the others.
 /// "Asynchronous tensor parallelism".
 ///
-/// Chunk c are the tokens of rank c. In both rings a rank sends to Communicator::next_rank().
+/// Chunk c holds the tokens of rank c. In both rings a rank sends to Communicator::next_rank().
 ///
 /// Exercise 05.6 (`./workbook check 05.6`).
 /// Body: solutions/05_tensor_sequence_parallel/ring_matmul.cpp.

@@ -3,8 +3,9 @@
 /// Row parallelism: every rank has some of a matrix's inputs, and computes its part of every output.
 ///
 /// y = x W^T with W cut into blocks of inputs, W = [W_0, W_1, ...], and x in the same way: y = sum_r x_r
-/// W_r^T. So it takes the outputs of a column-parallel matrix as they are, and one sum over the ranks
-/// behind it is all that the two need together. Backward, d_x_r = d_y W_r needs nothing from other ranks.
+/// W_r^T. So it takes the outputs of a column-parallel matrix as they are, and the two together
+/// need only one sum over the ranks, after it. Backward, d_x_r = d_y W_r needs nothing from other
+/// ranks.
 ///
 /// Forward: Region::leave; backward: Region::leave_backward (Megatron-LM's *g*).
 /// Exercise 05.2 (`./workbook check 05.2`).

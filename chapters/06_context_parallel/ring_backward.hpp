@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Ring attention, backward: keys and values travel once more, and their gradients behind them.
+/// Ring attention, backward: keys and values travel once more, and their gradients follow them.
 ///
 /// No rank has kept what it received in the forward pass. So keys and values pass by again, and with
 /// each of them goes the sum of the gradients that the ranks before have added.

@@ -2,9 +2,9 @@
 /// @file
 /// A sequence cut into the chunks of ranks, and put together again.
 ///
-/// Causal attention makes late tokens work more than early ones: query i sees i + 1 keys. With one
-/// chunk each, the last of N ranks computes about twice the average. Zig-zag gives each rank an early
-/// chunk and the late one that makes up for it.
+/// In causal attention late tokens cost more than early ones: query i sees i + 1 keys. With one
+/// chunk each, the last of N ranks computes about twice the average. Zig-zag gives each rank an
+/// early chunk and the late one that makes up for it.
 ///
 /// Exercise 06.2 (`./workbook check 06.2`).
 /// Body: solutions/06_context_parallel/sequence_chunks.cpp.

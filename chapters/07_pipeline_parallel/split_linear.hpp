@@ -15,8 +15,8 @@ namespace ultra::pipeline_parallel {
 /// @brief The backward pass of linear maps of one input, y_i = x W_i^T: part B now, part W when it
 /// is asked for.
 ///
-/// Whoever runs a zero-bubble schedule has given the weights a queue for their gradients' work
-/// (nn::Parameter::defer_grads_to): what is to wait has to go through nn::Parameter::add_grad.
+/// A trainer with a zero-bubble schedule gives the weights a queue for their gradients' work
+/// (nn::Parameter::defer_grads_to). What is to wait has to go through nn::Parameter::add_grad.
 /// Without a queue the same call makes the gradient at once.
 /// @param d_y      gradient of each output, [..., out_features_i].
 /// @param x        [..., in_features]; what waits keeps it in memory.

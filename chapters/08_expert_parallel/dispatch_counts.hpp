@@ -2,10 +2,10 @@
 /// @file
 /// Dispatch counts: how many rows travel to, and come from, the ranks that hold the experts.
 ///
-/// Without a capacity nobody knows beforehand how many tokens an expert gets. So before rows
-/// travel, their numbers do: the first, small all-to-all of every dispatch. What arrives then stands
-/// rank by rank, and within a rank's rows expert by expert; grouped products need it expert by expert
-/// over all ranks. The same counts say where each segment of rows moves.
+/// Without a capacity no rank knows in advance how many tokens an expert gets. So before the rows
+/// travel, their counts do: the first, small all-to-all of every dispatch. What arrives then lies
+/// rank by rank, and within a rank's rows expert by expert; grouped products need it expert by
+/// expert over all ranks. The same counts say where each segment of rows moves.
 ///
 /// Exercise 08.3 (`./workbook check 08.3`). Body: solutions/08_expert_parallel/dispatch_counts.cpp.
 /// Source: He et al. 2021, "FastMoE", arXiv 2103.13262, for the exchange (its expert_exchange); Gale

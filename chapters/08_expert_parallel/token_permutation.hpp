@@ -2,9 +2,9 @@
 /// @file
 /// The permutation of tokens into the order of their experts, and back.
 ///
-/// A token that chooses top_k experts becomes top_k rows. In expert order the rows of an expert
-/// stand together: they are one matrix, and one piece of a message. On the way back each token gets
-/// the weighted sum of its rows. The two are each other's backward pass.
+/// A token that chooses top_k experts becomes top_k rows. In expert order the rows of an expert are
+/// together: one matrix, and one piece of a message. On the way back each token gets the weighted
+/// sum of its rows. The two are each other's backward pass.
 ///
 /// Exercise 08.2 (`./workbook check 08.2`).
 /// Body: solutions/08_expert_parallel/token_permutation.cpp.

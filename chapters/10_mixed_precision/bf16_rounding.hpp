@@ -3,8 +3,8 @@
 /// From f32 to bf16: which of the two neighbours, and what must not be touched.
 ///
 /// A bf16 number is an f32 number whose lower 16 bits are zero: the way back is exact. On the way
-/// there every f32 number goes to the nearest bf16 number; one that stands in the middle goes to
-/// the neighbour whose last bit is 0. Numbers too large for any neighbour become infinite, and NaN
+/// there every f32 number goes to the nearest bf16 number; one that lies in the middle goes to the
+/// neighbour whose last bit is 0. Numbers too large for any neighbour become infinite, and NaN
 /// stays NaN.
 ///
 /// Exercise 10.1 (`./workbook check 10.1`). Body: solutions/10_mixed_precision/bf16_rounding.cpp.

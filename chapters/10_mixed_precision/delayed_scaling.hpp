@@ -4,8 +4,8 @@
 ///
 /// A scale moves a tensor into the range of fp8. Its right value follows from the tensor's largest
 /// magnitude (amax), which is known only when the whole tensor has been computed; so the scale of a
-/// step is made of the maxima of earlier steps, and the tensor is written in fp8 as it is computed.
-/// Within a step the scale stays: what was written with it is read with it.
+/// step is made from the maxima of earlier steps, and the tensor is written in fp8 as it is
+/// computed. Within a step the scale stays: what was written with it is read with it.
 ///
 /// A history is 1 + H numbers: place 0 gathers the largest magnitude of the step under way, places 1
 /// to H hold those of the last H steps, the latest first; 0 where there was none.

@@ -5,7 +5,7 @@
 /// f16 has no numbers below 2^-24, and most gradients of a large model lie there. Gradients are
 /// linear in the loss: multiplied by a scale, they move up into the range of f16, as far as the
 /// largest of them allows. How far that is changes while a model trains. So the scale grows now and
-/// then; once it was too much, some gradient is infinite or NaN, and the step must not count.
+/// then; once it is too large, some gradient is infinite or NaN, and the step must not count.
 ///
 /// Exercise 10.3 (`./workbook check 10.3`). Body: solutions/10_mixed_precision/loss_scaler.cpp.
 /// Source: Micikevicius et al. 2018, "Mixed precision training", arXiv 1710.03740, sec. 3.2;

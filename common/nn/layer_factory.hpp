@@ -47,7 +47,7 @@ enum class NormOver {
 struct NormSpec {
   std::string name;                   ///< of the weight
   NormOver over = NormOver::kTokens;  ///< its length is hidden_size, or head_dim
-  std::size_t width = 0;              ///< its length where it is another one; 0: as `over` says
+  std::size_t width = 0;              ///< its length where that differs; 0: as `over` says
 };
 
 /// @brief Makes the parts of a model.
@@ -70,12 +70,12 @@ class LayerFactory {
   /// @brief A linear map; tensor parallelism splits its input.
   [[nodiscard]] virtual std::unique_ptr<Layer> row_linear(const BuildContext& context,
                                                           const LinearSpec& spec) = 0;
-  /// @brief Linear maps that share their input, of each token by itself; tensor parallelism leaves
-  /// them whole, as norms.
+  /// @brief Linear maps that share their input, applied to each token by itself; tensor parallelism
+  /// leaves them whole, like norms.
   [[nodiscard]] virtual std::unique_ptr<Projections> token_linear(
       const BuildContext& context, const std::vector<LinearSpec>& specs) = 0;
-  /// @brief What all heads of a token use as it is: a layer that changes nothing. Tensor parallelism
-  /// takes it to the ranks that have the heads, and adds up its gradient.
+  /// @brief A layer that changes nothing, for what all heads of a token share. Tensor parallelism
+  /// brings that to the ranks that have the heads, and adds up its gradient.
   [[nodiscard]] virtual std::unique_ptr<Layer> shared_by_heads(const BuildContext& context) = 0;
   /// @brief Attention between its projections.
   [[nodiscard]] virtual std::unique_ptr<AttentionCore> attention_core(

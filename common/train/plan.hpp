@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Plan: what this rank is to the others. Computed once per run, before any model exists.
+/// Plan: what this rank does, and with whom. Computed once per run, before any model exists.
 
 #include <cstddef>
 #include <memory>
@@ -23,9 +23,9 @@ namespace ultra::train {
 /// |--------------------------------------------|--------------------------------------------|
 /// | where does it stand?                       | mesh                                       |
 /// | who holds the same weights?                | groups, by the names that parameters give   |
-/// | which layers has it?                       | chunks                                     |
+/// | which layers does it have?                 | chunks                                     |
 /// | with whom does it make a step?             | in_step: their losses and norms add up      |
-/// | which sequences, and in which pieces?      | share, micro_batches: as many on every rank |
+/// | which sequences, and in which pieces?      | share, micro_batches: equally many for all  |
 /// | which tokens of each sequence?             | tokens                                     |
 /// | what does it do in a step?                 | schedule                                   |
 ///
@@ -50,7 +50,7 @@ struct Plan {
   [[nodiscard]] bool counts_loss() const;
 };
 
-/// @brief What a plan follows from, beside the options.
+/// @brief What a plan follows from, besides the options.
 struct PlanRules {
   SplitRule share;        ///< deals the global batch out
   CutRule cut;            ///< cuts a share into micro-batches
@@ -59,7 +59,7 @@ struct PlanRules {
 
 /// @brief The plan of this rank: the whole model in one chunk, until a technique changes that.
 /// @param ranks  those that train; as many as the shape has.
-/// @throws ConfigError when shape, batch or micro-batch do not fit; on every rank alike.
+/// @throws ConfigError when shape, batch or micro-batch do not fit; the same on every rank.
 /// Collective over ranks.
 [[nodiscard]] Plan make_plan(const TrainOptions& options, const Communicator& ranks,
                              const MeshShape& shape, const PlanRules& rules);

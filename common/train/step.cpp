@@ -70,7 +70,7 @@ StepOutcome Step::run(const StepPlan& step) {
 }
 // [/region]
 
-/// What overflowed on one rank all ranks skip: they have the same norm.
+/// A step that overflowed on one rank is skipped on all: they have the same norm.
 double Step::unscale(StepOutcome& outcome) const {
   context_.meter.note("loss_scale", {parts_.scaler->scale()});
   const ScaledGradients found = parts_.scaler->step_ends(outcome.grad_norm);
@@ -147,7 +147,7 @@ std::vector<double> Step::pass_micro_batches(const StepPlan& step) {
   return {loss, next.loss};
 }
 
-/// What other ranks have a part of is added up: data groups have done so, now the others.
+/// Adds up over the other groups what several ranks have a part of; data groups have done so.
 Step::Updates Step::complete_gradients() {
   Updates updates;
   std::vector<GradientPiece> pieces;

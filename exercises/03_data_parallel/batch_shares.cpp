@@ -27,9 +27,9 @@ Range share_of_batch([[maybe_unused]] std::size_t global_batch,
 }
 
 // TODO 2: cut this replica's share into micro-batches, counted from its first sequence; the last
-// one may be shorter. How many passes does the largest share need? Every replica makes as many: what
-// can one do that has no sequences left? By what is the sum of token losses divided, so that the
-// gradients of all replicas add up to the gradient of the mean over all tokens?
+// one may be shorter. How many passes does the largest share need? Every replica makes that many:
+// what can one do that has no sequences left? By what is the sum of token losses divided, so that
+// the gradients of all replicas add up to the gradient of the mean over all tokens?
 std::vector<train::MicroBatch> cut_share([[maybe_unused]] const train::LocalBatch& share,
                                          [[maybe_unused]] std::size_t micro_batch) {
   throw NotWritten("03.1 batch_shares: cut_share");

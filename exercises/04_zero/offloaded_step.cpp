@@ -1,4 +1,4 @@
-// Exercise 04.9: offloaded_step.
+// Exercise 04.9: the step on offloaded states.
 //
 // Goal:        update states that come block by block, while others are read and written.
 // Length:      about 20 lines

@@ -27,8 +27,8 @@ void Prefetch::begin_use([[maybe_unused]] std::size_t use) {
 }
 
 // TODO 2: must the unit of this use, which is over, stay? The one with which the backward pass
-// begins was the last one forward: it stays at the turn. Called once for every use: keep count in
-// forwards_ of the forward passes whose backward pass is still to come.
+// begins was the last one forward: it stays between forward and backward. Called once for every
+// use: keep count in forwards_ of the forward passes whose backward pass is still to come.
 bool Prefetch::stays([[maybe_unused]] std::size_t use) { throw NotWritten("04.5 prefetch: stays"); }
 
 }  // namespace ultra::zero

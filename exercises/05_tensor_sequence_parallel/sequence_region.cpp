@@ -28,7 +28,7 @@ Pending SequenceRegion::enter_backward([[maybe_unused]] const Tensor& d_x) {
   throw NotWritten("05.4 sequence_region: enter_backward");
 }
 
-// TODO 3: behind the split matrices. What is here is this rank's part of the sum for all tokens.
+// TODO 3: after the split matrices. What is here is this rank's part of the sum for all tokens.
 Pending SequenceRegion::leave([[maybe_unused]] const Tensor& y) {
   throw NotWritten("05.4 sequence_region: leave");
 }

@@ -1,6 +1,6 @@
 // Exercise 06.1: two partial attentions, merged.
 //
-// Goal:        make of attention over some keys, and over others, attention over all.
+// Goal:        turn attention over some keys, and over others, into attention over all.
 // Length:      about 25 lines
 // Difficulty:  easy
 // Check:       ./workbook check 06.1
@@ -20,7 +20,7 @@ namespace ultra::context_parallel {
 
 // TODO 1: for each query of each head: the log of the sum of both sums of exponentials, without
 // computing an exponential that can overflow.
-// TODO 2: weigh both outputs by what their sum is of that one.
+// TODO 2: weigh each output by its sum's share of that sum.
 void merge_attention([[maybe_unused]] const ops::AttentionResult& into,
                      [[maybe_unused]] const ops::AttentionResult& part) {
   throw NotWritten("06.1 merge_attention");

@@ -1,6 +1,6 @@
 // Exercise 06.2: zig-zag, and back.
 //
-// Goal:        deal a sequence out so that all ranks work alike, and put it together again.
+// Goal:        deal a sequence out so that all ranks have equal work, and put it together again.
 // Length:      about 45 lines
 // Difficulty:  medium
 // Check:       ./workbook check 06.2
@@ -23,7 +23,8 @@ TokenChunks chunks_of([[maybe_unused]] const ContextLayout& layout, [[maybe_unus
 
 // TODO 2: the positions of these tokens in the whole sequence, and its length with padding: two fields
 // of plan.tokens (common/train/token_plan.hpp). Leave plan.micro_batches as they are: each token's loss is
-// divided by their normalizer. Why is that right, though every rank has but a part of the tokens?
+// divided by their normalizer. Why is that right, although every rank has only a part of the
+// tokens?
 void deal_out([[maybe_unused]] train::Plan& plan, [[maybe_unused]] const ContextLayout& layout,
               [[maybe_unused]] int rank) {
   throw NotWritten("06.2 sequence_chunks: deal_out");

@@ -26,8 +26,8 @@ train::StepSchedule afab_list([[maybe_unused]] std::size_t micro_batches) {
 }
 
 // TODO 2: the same for a rank that has several chunks. Draw two ranks with two chunks each: which
-// chunk of which rank does the first backward pass of a micro-batch need? Of what must the order be
-// turned round on the way back, and of what not?
+// chunk of which rank does the first backward pass of a micro-batch need? Which order is reversed
+// on the way back, and which is not?
 train::StepSchedule breadth_first_list([[maybe_unused]] std::size_t chunks,
                                        [[maybe_unused]] std::size_t micro_batches) {
   throw NotWritten("07.1 afab_list");

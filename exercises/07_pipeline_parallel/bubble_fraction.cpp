@@ -17,7 +17,7 @@
 
 namespace ultra::pipeline_parallel {
 
-// TODO 1: count the passes that a rank waits for until the first micro-batch reaches it, and behind
+// TODO 1: count the passes that a rank waits for until the first micro-batch reaches it, and after
 // its last one; those that it fills with W do not count.
 double bubble_seconds([[maybe_unused]] const ScheduleChoice& choice,
                       [[maybe_unused]] const PipelineShape& shape,

@@ -21,7 +21,7 @@ namespace ultra::pipeline_parallel {
 // ones its second chunk, ...; then the next `stages` micro-batches. The n-th backward pass
 // likewise.
 // TODO 2: the warm-up: how many forward passes come before the steady phase, which begins with a
-// forward pass and, behind it, the first backward pass?
+// forward pass, followed by the first backward pass?
 // TODO 3: the list, as in 1F1B.
 train::StepSchedule interleaved_list([[maybe_unused]] const InterleavedRank& rank,
                                      [[maybe_unused]] std::size_t micro_batches) {

@@ -8,7 +8,7 @@
 // Targets:     the most at a time, not those at the end;
 //              activations that W still needs;
 //              several chunks, several micro-batches;
-//              in bytes: what B lets go of, and what W
+//              in bytes: what B releases, and what W
 //
 // chapters/07_pipeline_parallel/schedule/live_activations.hpp declares the functions.
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
@@ -22,8 +22,8 @@ std::size_t peak_live_activations([[maybe_unused]] std::span<const train::Action
   throw NotWritten("07.6 live_activations");
 }
 
-// TODO 2: W needs the inputs of linear layers, and no more: what softmax and norms have saved can go
-// behind B. And chunks differ.
+// TODO 2: W needs the inputs of linear layers, and no more: what softmax and norms have saved is
+// not needed after B. And chunks differ.
 double peak_saved_bytes([[maybe_unused]] std::span<const train::Action> list,
                         [[maybe_unused]] std::span<const SavedBytes> chunks) {
   throw NotWritten("07.6 live_activations");

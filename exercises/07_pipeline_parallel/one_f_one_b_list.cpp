@@ -17,7 +17,7 @@
 namespace ultra::pipeline_parallel {
 
 // TODO 1: warm-up: how many micro-batches pass forward before the steady phase begins?
-// TODO 2: steady phase: in turn one forward and, behind it, one backward pass, until the last
+// TODO 2: steady phase: one forward pass and then one backward pass, in turn, until the last
 // micro-batch has passed forward.
 // TODO 3: what is left passes backward.
 train::StepSchedule one_f_one_b_list([[maybe_unused]] std::size_t stage,

@@ -6,7 +6,7 @@
 // Check:       ./workbook check 07.4
 // Hints:       ./workbook hint 07.4
 // Targets:     both gradients, for one map and for several of one input;
-//              with a queue no gradient of a weight before it runs, and the same bits behind it;
+//              with a queue no gradient of a weight before it runs, and the same bits afterwards;
 //              two micro-batches that wait at the same time
 //
 // chapters/07_pipeline_parallel/split_linear.hpp declares the function.

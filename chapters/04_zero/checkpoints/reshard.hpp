@@ -2,10 +2,11 @@
 /// @file
 /// Resharding: reading what N ranks wrote, on M ranks.
 ///
-/// Each rank saves the pieces of tensors that it owns. Who reads them later may be cut differently: its
-/// piece begins in the middle of one stored piece and ends in another. A checkpoint that says for each
-/// piece which elements of the whole tensor it holds can be read by any layout. Where tensor
-/// parallelism cuts a matrix between columns, a piece holds a few elements of every row.
+/// Each rank saves the pieces of tensors that it owns. The rank that reads them later may have
+/// another layout: its piece begins in the middle of one stored piece and ends in another. A
+/// checkpoint that says for each piece which elements of the whole tensor it holds can be read by
+/// any layout. Where tensor parallelism cuts a matrix between columns, a piece holds a few elements
+/// of every row.
 ///
 /// Exercise 04.8 (`./workbook check 04.8`). Body: solutions/04_zero/reshard.cpp.
 

@@ -1,10 +1,10 @@
 #pragma once
 /// @file
-/// OffloadedStep: an optimizer step over states that stand in the host's memory or in a file, and come
-/// to the device block by block.
+/// OffloadedStep: an optimizer step over states that are in the host's memory or in a file, and
+/// come to the device block by block.
 ///
-/// A block that is read, updated and written back one after the other leaves the device idle most of
-/// the time. So three blocks are in the device's memory: while block i is updated, block i + 1 is read
+/// To read, update and write back one block after the other would leave the device idle most of the
+/// time. So three blocks are in the device's memory: while block i is updated, block i + 1 is read
 /// and block i - 1 is written.
 ///
 /// Exercise 04.9 (`./workbook check 04.9`). Body: solutions/04_zero/offloaded_step.cpp.

@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// The bubble of a schedule in closed form: what a pipeline's rank waits for in every step.
+/// The bubble of a schedule in closed form: how long a pipeline's rank waits in every step.
 ///
-/// All parts of the model take as long, and links are free. p stages, m micro-batches.
+/// All parts of the model take equally long, and links are free. p stages, m micro-batches.
 ///
 /// Exercise 07.5 (`./workbook check 07.5`).
 /// Body: solutions/07_pipeline_parallel/bubble_fraction.cpp.
@@ -28,7 +28,7 @@ struct PipelineShape {
 /// @param part        what a micro-batch takes in one part: a chunk, not a stage.
 /// @param overlapped  seconds of an overlapped F and BW over those one after the other.
 /// @pre What the schedule is made for: m >= p for zero-bubble-h1, 2 p - 1 for zero-bubble-h2 and
-/// zb-v, 2 p for dualpipe-v; and where W is apart no longer a W than F and B; F, B and W equal in
+/// zb-v, 2 p for dualpipe-v; where W is separate, W no longer than F or B; F, B and W equal in
 /// zb-v, F and B equal in dualpipe-v. For other costs simulate().
 /// Source: Narayanan et al. 2021, arXiv 2104.04473, section 2.2; Qi et al. 2023, arXiv 2401.10241,
 /// table 2 and section 6; the table of deepseek-ai/DualPipe, which zero_bubble.md prints (there PP

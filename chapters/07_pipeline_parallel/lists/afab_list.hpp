@@ -11,7 +11,7 @@
 namespace ultra::pipeline_parallel {
 
 /// @brief A rank's passes, of its only chunk: whole backward passes, micro-batches in their order.
-/// What every rank does is the same list.
+/// The list is the same on every rank.
 /// Source: Huang et al. 2019, "GPipe", arXiv 1811.06965, section 2.3.
 /// Deviation: there micro-batches pass backward in the opposite order.
 [[nodiscard]] train::StepSchedule afab_list(std::size_t micro_batches);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// How many activations a rank keeps: what its memory is, whatever its schedule's bubble.
+/// How many activations a rank keeps: what a schedule takes of its memory.
 ///
 /// Exercise 07.6 (`./workbook check 07.6`).
 /// Body: solutions/07_pipeline_parallel/live_activations.cpp.

@@ -3,10 +3,9 @@
 /// Technique: one way to train a large model, from its flags to the step. A program is a list of
 /// them.
 ///
-/// A technique is flat: what it does to a training it says to the frame, and none of the others.
-/// What two of them could both provide is a slot, which one of them claims. What it must know of an
-/// earlier one (a flag that takes its meaning away, a part of a closed form) it looks up in the
-/// setup.
+/// Techniques do not call each other: each tells the frame what it changes in a training. What two
+/// of them could both provide is a slot, which one of them claims. What one must know of an earlier
+/// one (a flag that makes its own meaningless, a part of a closed form) it looks up in the setup.
 
 #include <functional>
 #include <map>
@@ -47,7 +46,7 @@ enum class Instead {
   kRecord,       ///< what a step takes on another machine, whose ranks need not exist
 };
 
-/// @brief A flag by which something is asked for instead of training.
+/// @brief A flag that asks for something other than training.
 struct Question {
   std::string flag;                 ///< "--simulate"
   Instead what = Instead::kAnswer;  ///< is asked for
@@ -99,7 +98,8 @@ struct Setup {
   [[nodiscard]] MeshShape mesh_shape(int ranks) const;
   /// @brief Ranks of one replica, and the flags that say so, joined by "and".
   [[nodiscard]] std::pair<std::size_t, std::string> ranks_per_replica() const;
-  /// @brief Whether ranks can be several: a technique brings the algorithms of their collectives.
+  /// @brief Whether there can be several ranks: some technique brings the algorithms of their
+  /// collectives.
   [[nodiscard]] bool has_ranks() const;
   /// @brief All flags for the metrics file.
   [[nodiscard]] ExtraConfig config() const;
@@ -120,7 +120,7 @@ struct UnsavedState {
   bool kept = false;   ///< the flag is given
 };
 
-/// @brief One technique of training: all it has to say, with defaults.
+/// @brief One technique of training: all that it can change, with defaults.
 /// Bodies: one file in each chapter, such as chapters/03_data_parallel/data_parallel.cpp.
 class Technique {
  public:
@@ -131,8 +131,8 @@ class Technique {
 
   // From the command line -------------------------------------------------------------------------
 
-  /// @brief Changes the words of a command line before they are read: where flags mean something else
-  /// to it.
+  /// @brief Changes the words of a command line before they are read, where a flag means something
+  /// else with this technique.
   [[nodiscard]] virtual std::vector<std::string> rewrite(std::vector<std::string> words) const {
     return words;
   }
@@ -148,12 +148,13 @@ class Technique {
   /// @brief Checks what only training needs.
   /// @throws ConfigError that says what does not fit and what to do.
   virtual void validate_training([[maybe_unused]] const Setup& setup) const {}
-  /// @brief What its flags do not go together with: for a table of all such pairs. It checks them
-  /// itself, in validate() or validate_training(), by reject_conflicts().
+  /// @brief Which flags its own cannot be combined with, for a table of all such pairs. It checks
+  /// them itself, in validate() or validate_training(), by reject_conflicts().
   [[nodiscard]] virtual std::vector<Conflict> conflicts([[maybe_unused]] const Setup& setup) const {
     return {};
   }
-  /// @brief What of it a recorded step cannot have: not_recorded() rows, checked with --on alone.
+  /// @brief Which of its flags a recorded step cannot have: rows of not_recorded(), checked only
+  /// with --on.
   [[nodiscard]] virtual std::vector<Conflict> conflicts_with_recording(
       [[maybe_unused]] const Setup& setup) const {
     return {};
@@ -170,7 +171,7 @@ class Technique {
 
   // Instead of training ---------------------------------------------------------------------------
 
-  /// @brief The flags of its own that were given and ask for something instead of training.
+  /// @brief Those of its flags that were given and ask for something other than training.
   [[nodiscard]] virtual std::vector<Question> questions() const { return {}; }
   /// @brief The answer to its question that needs no ranks; empty: none is asked for.
   [[nodiscard]] virtual std::optional<std::string> answer(
@@ -229,7 +230,7 @@ class Technique {
   virtual void write_formulas([[maybe_unused]] Formulas& formulas,
                               [[maybe_unused]] const Setup& setup) const {}
 
-  /// @brief A table of its own behind that of memory.
+  /// @brief A table of its own, printed after that of memory.
   [[nodiscard]] virtual std::string table([[maybe_unused]] const Setup& setup,
                                           [[maybe_unused]] const TrainResult& result) const {
     return {};

@@ -29,7 +29,7 @@ class StepSums;
 [[nodiscard]] std::vector<nn::Parameter*> parameters_of(std::span<nn::Model* const> chunks,
                                                         std::string_view data_group);
 
-/// @brief What an optimizer step needs to know beside the gradients.
+/// @brief What an optimizer step needs to know besides the gradients.
 struct StepRule {
   double learning_rate;  ///< of this step
   double norm;           ///< of the whole gradient, before clipping
@@ -40,15 +40,16 @@ struct StepRule {
 /// not to what no gradient changes.
 [[nodiscard]] bool decays(const nn::Parameter& parameter);
 
-/// @brief What a parameter is to an optimizer's rule: a matrix of a layer, or another weight, as tables,
-/// the output matrix and norms are.
+/// @brief What a parameter is to an optimizer's rule: a matrix of a layer, or another weight: a
+/// table, the output matrix, a norm.
 [[nodiscard]] optim::WeightKind weight_kind(const nn::Parameter& parameter);
 
 /// @brief Weights, gradients and optimizer states of the parameters of one data group, as this rank has
 /// them.
 ///
-/// A step: passes that exchange() follows; then updates(), whose gradients are complete but for
-/// partial ones; update(); drop_gradients(). How states are shared out says who derives from this.
+/// A step: the passes, which exchange() follows; then updates(), whose gradients are complete
+/// except for partial ones; update(); drop_gradients(). Derived classes decide how states are
+/// shared out.
 /// Bodies: ReplicatedStates in model_states.cpp; chapters/04_zero/zero1.cpp, zero2.cpp and
 /// zero3.cpp.
 class ModelStates {
@@ -113,7 +114,7 @@ class ModelStates {
   /// @brief The next passes are those of this schedule, again and again; at first those of a step.
   virtual void passes_begin([[maybe_unused]] const StepSchedule& schedule) {}
 
-  /// @brief A step is over: the time to say what storage was used.
+  /// @brief A step is over: notes what storage it has used.
   virtual void step_ended([[maybe_unused]] RankMeter& meter) {}
   /// @brief The training ends: waits for what is still under way.
   virtual void conclude([[maybe_unused]] RankMeter& meter) {}
@@ -146,15 +147,16 @@ using WrapRule =
 /// Makes what keeps the states of a list of tensors.
 using MakeStore = std::function<std::unique_ptr<optim::StateStore>()>;
 
-/// Makes matrices whole of which this rank has a part even where all elements of its parameter are
-/// here. By number of the parts; null where a weight is no matrix. Collective.
+/// Puts matrices together of which tensor parallelism has left this rank only a part, so that even
+/// a whole parameter is not a whole matrix. By number of the parts; null where a weight is no
+/// matrix. Collective.
 using MakeWhole = std::function<std::unique_ptr<optim::MatrixExchange>(
     const std::vector<const nn::Parameter*>& parameters)>;
 
 /// @brief What a rank's optimizer is made of.
 struct OptimizerParts {
   optim::Rule rule;      ///< how it changes a tensor
-  WrapRule wrap = {};    ///< what stands around that rule; empty: nothing
+  WrapRule wrap = {};    ///< what wraps that rule; empty: nothing
   MakeStore store = {};  ///< where its states live; empty: optim::states_on_device()
   MakeWhole whole = {};  ///< for rules of whole matrices; empty: parameters are whole weights
 };
@@ -168,8 +170,7 @@ struct StatesScope : ModelScope {
   OptimizerParts optimizer;  ///< of its parameters
 };
 
-/// Makes the exchange of gradients that stand in memory as wholes; null when there is nothing to
-/// do.
+/// Makes the exchange of gradients that are whole in memory; null when there is nothing to do.
 using MakeExchange = std::function<std::unique_ptr<GradientExchange>(const StatesScope& scope)>;
 
 /// @brief What adds up the gradients of the parameters that are trained; null when none is, or nobody
@@ -183,13 +184,14 @@ using MakeStates = std::function<std::unique_ptr<ModelStates>(const StatesScope&
 /// @brief The optimizer of pieces.
 /// @param store  null: as the parts say.
 /// @param whole  null: each piece is a whole parameter, or the rule needs no whole matrices.
-/// @throws InternalError for pieces of matrices that nobody makes whole for a rule that needs that.
+/// @throws InternalError when the rule needs whole matrices, pieces are parts of them, and `whole`
+/// is null.
 [[nodiscard]] std::unique_ptr<optim::Optimizer> make_optimizer(
     const OptimizerParts& parts, const std::vector<OwnedPiece>& pieces,
     std::unique_ptr<optim::StateStore> store = nullptr,
     std::unique_ptr<optim::MatrixExchange> whole = nullptr);
 
-/// @brief States that every rank of the data group has as wholes: plain data parallelism, and one
+/// @brief States that are whole on every rank of the data group: plain data parallelism, and one
 /// rank.
 ///
 /// Memory: weights, gradients and the rule's states, the latter from the first step on.
