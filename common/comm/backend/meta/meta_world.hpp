@@ -15,7 +15,7 @@ namespace ultra::comm {
 ///
 /// For tensors of a meta device of this tape: Work::wait has the caller's stream wait for the end of a
 /// collective or a receive, but never for a send, which nobody has to wait for. And for the host's, which
-/// are answered as if every member were like this rank: see mirror(). Checks nothing, and asks no clock.
+/// are answered as if every member were like this rank. Checks nothing, and asks no clock.
 /// @param tape  outlives the world and all groups split off it.
 /// @throws ConfigError when the world has no such rank.
 [[nodiscard]] Communicator meta_world(int rank, int size, gpu::Tape& tape);

@@ -1,5 +1,4 @@
-// Covers: common/comm/backend/meta/meta_world.hpp, common/comm/backend/meta/meta_transport.hpp
-// Covers: common/comm/backend/meta/mirror.hpp
+// Covers: common/comm/backend/meta/meta_world.hpp
 //
 // A world of one rank against worlds in which all ranks are there: what they count, what they send,
 // whom they meet; and against the order in which things were called.

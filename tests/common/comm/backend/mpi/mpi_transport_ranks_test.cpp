@@ -1,4 +1,4 @@
-// Covers: common/comm/backend/mpi/message.hpp, common/comm/backend/mpi/mpi_transport.hpp,
+// Covers: common/comm/backend/mpi/mpi_transport.hpp,
 // Covers: common/comm/backend/mpi/session.hpp
 //
 // What a transport promises, on whatever the ranks are: threads, or processes under mpirun.

@@ -1,5 +1,4 @@
 // Covers: common/comm/backend/nccl/nccl_collective.hpp, common/comm/backend/nccl/nccl_group.hpp
-// Covers: common/comm/backend/nccl/nccl_calls.hpp
 //
 // Which functions of NCCL carry a collective, and what becomes of its errors: with a library in its
 // place that works on the memory of emulated devices. The results are tested in communicator_ranks_test.
