@@ -2,19 +2,98 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <numeric>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "common/base/errors.hpp"
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
-#include "common/nn/layers/biased_projections.hpp"
+#include "common/nn/layer.hpp"
+#include "common/nn/layer_factory.hpp"
 #include "common/ops/attention.hpp"
+#include "common/ops/matmul.hpp"
 
 namespace ultra::nn {
 namespace {
+
+constexpr std::string_view kWeight = ".weight";
+
+std::unique_ptr<Parameter> bias_of(const Parameter& weight, const BuildContext& context) {
+  ensure(weight.name().ends_with(kWeight), "a weight's name");
+  const std::string stem = weight.name().substr(0, weight.name().size() - kWeight.size());
+  const Range rows = weight.shard().front();
+  auto bias =
+      std::make_unique<Parameter>(ParameterSpec{.name = stem + ".bias",
+                                                .global_shape = {weight.global_shape()[0]},
+                                                .shard = {rows},
+                                                .initializer = {.constant = 0.0},
+                                                .padding = weight.shape()[0] - rows.size()},
+                                  context.device, context.precision, context.seed, context.values);
+  for (const Replication& replication : weight.replications()) bias->replicate(replication);
+  bias->set_data_group(weight.data_group());
+  return bias;
+}
+
+class BiasedProjections : public Projections {
+ public:
+  BiasedProjections(std::unique_ptr<Projections> maps,
+                    std::vector<std::unique_ptr<Parameter>> biases)
+      : maps_(std::move(maps)), biases_(std::move(biases)) {}
+
+  std::vector<Tensor> forward(const Tensor& x, Saved& saved) override {
+    std::vector<Tensor> outputs = maps_->forward(x, saved);
+    for (std::size_t i = 0; i < biases_.size(); ++i) {
+      ops::add_bias(outputs[i], biases_[i]->value());
+    }
+    return outputs;
+  }
+
+  Tensor backward(std::span<const Tensor> d_y, Saved& saved) override {
+    for (std::size_t i = biases_.size(); i-- > 0;) {
+      biases_[i]->keep_for_grad(d_y[i]);
+      biases_[i]->add_grad([d = d_y[i]](const Tensor& grad, ops::Write write) {
+        ops::sum_rows_into(grad, d, write);
+      });
+    }
+    return maps_->backward(d_y, saved);
+  }
+
+  std::vector<Parameter*> parameters() override {
+    std::vector<Parameter*> all = maps_->parameters();
+    for (const auto& bias : biases_) all.push_back(bias.get());
+    return all;
+  }
+
+ private:
+  std::unique_ptr<Projections> maps_;
+  std::vector<std::unique_ptr<Parameter>> biases_;
+};
+
+/// The maps with a bias each, y_i = x W_i^T + b_i; the biases start at 0. Saves nothing more.
+///
+/// A bias is where the rows of its weight are: it takes their shard, the groups that hold them and
+/// what each rank has of their gradient. So whoever splits the weights need not know of it.
+/// @param maps   as LayerFactory::column_linear() makes them of the specs.
+/// @param specs  of the weights, "..weight"; the biases are called "..bias".
+std::unique_ptr<Projections> with_biases(const BuildContext& context,
+                                         std::unique_ptr<Projections> maps,
+                                         const std::vector<LinearSpec>& specs) {
+  const std::vector<Parameter*> parameters = maps->parameters();
+  std::vector<std::unique_ptr<Parameter>> biases;
+  for (const LinearSpec& spec : specs) {
+    const auto weight = std::ranges::find(parameters, spec.name, &Parameter::name);
+    ensure(weight != parameters.end(), "the weight of each map");
+    biases.push_back(bias_of(**weight, context));
+  }
+  return std::make_unique<BiasedProjections>(std::move(maps), std::move(biases));
+}
 
 ops::AttentionOptions causal_options(const Tensor& query, const Pass& pass) {
   ops::AttentionOptions options{.mask = ops::Mask::kCausal,

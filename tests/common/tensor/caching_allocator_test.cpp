@@ -1,5 +1,4 @@
 // Memory that is handed out again.
-// Covers: common/tensor/backend/host_memory.hpp
 // Covers: common/tensor/stream_pool.hpp
 
 #include "common/tensor/caching_allocator.hpp"

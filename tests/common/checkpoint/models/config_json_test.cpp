@@ -1,5 +1,3 @@
-// Covers: common/checkpoint/models/hub_config.hpp
-
 #include "common/checkpoint/models/config_json.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,5 +1,3 @@
-// Covers: common/nn/layers/biased_projections.hpp
-
 #include "common/nn/layers/attention_layer.hpp"
 
 #include <gmock/gmock.h>

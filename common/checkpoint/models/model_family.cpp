@@ -1,4 +1,4 @@
-#include "common/checkpoint/models/hub_config.hpp"
+#include "common/checkpoint/models/model_family.hpp"
 
 #include <fmt/format.h>
 
