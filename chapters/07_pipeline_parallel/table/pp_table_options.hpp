@@ -4,16 +4,32 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "chapters/07_pipeline_parallel/table/schedule_table.hpp"
+#include "chapters/07_pipeline_parallel/schedule/pipeline_schedule.hpp"
+#include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
+#include "chapters/07_pipeline_parallel/simulate/cost_model.hpp"
+#include "chapters/07_pipeline_parallel/simulate/model_costs.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/train/cli/technique.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/file_flags.hpp"
 
 namespace ultra::pipeline_parallel {
+
+/// @brief A pipeline that schedules are compared on.
+struct TableQuestion {
+  std::size_t stages = 1;               ///< p
+  std::size_t micro_batches = 1;        ///< m
+  std::vector<ScheduleChoice> choices;  ///< published schedules
+  bool searches = false;                ///< whether search_schedule() joins in
+  std::optional<PipelineSchedule> own;  ///< one that somebody has written
+  ModelCosts costs = {};                ///< what passes take
+  std::optional<CostModel> measured;    ///< in their place, for schedules of as many parts
+  double most_activations = 0;          ///< of a rank, as peak(); 0: any number
+};
 
 /// @brief --pp-table with its own flags. Times are in any unit, the same for all.
 struct PpTableOptions {
