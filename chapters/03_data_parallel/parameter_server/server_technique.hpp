@@ -6,7 +6,7 @@
 /// |---------------------------|------------------------------------------------------|---------------------------|
 /// | K of the ranks            | servers: they run no step, but update slices         | sync_server, async_server |
 /// | the exchange of gradients | pushes to the servers, pulls of the new weights      | push_pull                 |
-/// | the optimizer             | the servers'                                         | served_weights            |
+/// | the optimizer             | the servers'                                         | parameter_server          |
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#include "chapters/03_data_parallel/parameter_server/served_weights.hpp"
+#include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
