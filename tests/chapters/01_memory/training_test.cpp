@@ -11,15 +11,28 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/01_memory/model_presets.hpp"
-#include "tests/chapters/01_memory/chapter_run.hpp"
+#include "common/comm/run_ranks.hpp"
 #include "tests/support/random.hpp"
 #include "tests/support/training/model.hpp"
+#include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::memory {
 namespace {
 
-using test::chapter_run;
+train::TrainResult chapter_run(const train::TrainOptions& options,
+                               const RecomputeConfig& recompute = {}) {
+  const std::string flags = fmt::format("--recompute {} --recompute-every {}",
+                                        to_string(recompute.mode), recompute.recompute_every);
+  train::TrainResult result;
+  static_cast<void>(ultra::test::printed_by([&] {
+    run_ranks(1, [&](Communicator& world) {
+      result = train::train_with(
+          ultra::test::setup_of(options, 1, train::list_of(technique()), flags), world);
+    });
+  }));
+  return result;
+}
 
 constexpr double kPromise = 1e-12;
 

@@ -3,18 +3,53 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
-#include "tests/chapters/08_expert_parallel/expert_volume.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
 
 using namespace expert_parallel::test;
 using train::RankSummary;
+
+// What the all-to-alls of expert parallelism send, by closed form.
+//
+// Legend: N ranks of ep; E experts; h hidden_size.
+// Per block and micro-batch a rank sends, in elements:
+//
+// | exchange       | of a routing                |
+// |----------------|-----------------------------|
+// | dispatch       | h rows for other ranks      |
+// | combine        | h rows from other ranks     |
+//
+// A forward pass makes both, and so does a backward pass; a forward pass also sends E (N-1)/N
+// counts of 4 bytes. With tp, each of its ranks sends all of this.
+
+/// @brief Rows that travel between different ranks, as one of them sees it.
+struct RemoteRows {
+  double sent = 0;      ///< to other ranks' experts
+  double received = 0;  ///< from other ranks, for its own
+};
+
+/// @brief Bytes that a rank sends for one block.
+/// @param rows           of all its micro-batches.
+/// @param micro_batches  of which counts travel.
+/// @param forwards       forward passes of each micro-batch: 2 where the block is computed again.
+/// @param element_bytes  of an activation.
+double exchanged_bytes(const RemoteRows& rows, std::size_t micro_batches, std::size_t forwards,
+                       std::size_t hidden, std::size_t num_experts, std::size_t ep,
+                       std::size_t element_bytes) {
+  const auto passes = static_cast<double>(forwards + 1);
+  const double of_rows =
+      passes * (rows.sent + rows.received) * static_cast<double>(hidden * element_bytes);
+  const std::size_t counts = num_experts / ep * (ep - 1) * sizeof(std::int32_t);
+  return of_rows + static_cast<double>(micro_batches * forwards * counts);
+}
 
 class ExpertTraffic : public ExpertTest {
  protected:

@@ -7,18 +7,30 @@
 #include <nlohmann/json.hpp>
 
 #include <limits>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "common/base/errors.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/programs/table_row.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
 using ::testing::HasSubstr;
+
+/// @brief The line of the table whose first word is `name`, its spaces squeezed.
+std::string row(const std::string& table, const std::string& name) {
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string result;
+    for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
+    if (result.starts_with(name)) return result;
+  }
+  return "no row " + name;
+}
 
 /// h 16, 4 heads of 4, 2 key/value heads (kv 8), f 24, V 32; 3 sequences of 8 tokens.
 BlockShapesRequest table_request(int tp, SequenceParallel sequence_parallel) {
@@ -42,15 +54,14 @@ TEST(BlockShapesTable, PrintOneLinePerTensor) {
               HasSubstr("b = 3 sequences, s = 8 tokens, h = 16 hidden, a = 4 heads of 4, k = "
                         "2 key/value heads\n(together kv = 8), f = 24 ffn, V = 32 "
                         "vocabulary\n"));
-  EXPECT_EQ(ultra::test::row(table, "forward"), "forward region tensor on a rank whole place");
-  EXPECT_EQ(ultra::test::row(table, "backward"), "backward region tensor on a rank whole place");
-  EXPECT_EQ(ultra::test::row(table, "input_layernorm"),
+  EXPECT_EQ(row(table, "forward"), "forward region tensor on a rank whole place");
+  EXPECT_EQ(row(table, "backward"), "backward region tensor on a rank whole place");
+  EXPECT_EQ(row(table, "input_layernorm"),
             "input_layernorm SP region in input [3, 4, 16] [3, 8, 16] split along the sequence: "
             "s/t");
-  EXPECT_EQ(ultra::test::row(table, "weight o_proj"),
+  EXPECT_EQ(row(table, "weight o_proj"),
             "weight o_proj [16, 8] [16, 16] columns split by heads: h/t");
-  EXPECT_EQ(ultra::test::row(table, "out d_query"),
-            "out d_query [3, 8, 2, 4] [3, 8, 4, 4] split by heads: a/t");
+  EXPECT_EQ(row(table, "out d_query"), "out d_query [3, 8, 2, 4] [3, 8, 4, 4] split by heads: a/t");
 }
 
 TEST(BlockShapesTable, AreJsonRows) {

@@ -11,15 +11,36 @@
 #include <vector>
 
 #include "chapters/06_context_parallel/context_parallel.hpp"
+#include "common/base/numeric.hpp"
 #include "common/comm/engine/operation.hpp"
+#include "common/comm/run_ranks.hpp"
 #include "common/train/elsewhere/elsewhere.hpp"
+#include "tests/chapters/11_five_d/composition/configuration.hpp"
 #include "tests/chapters/11_five_d/composition/draw.hpp"
-#include "tests/chapters/11_five_d/composition/summaries.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::five_d {
 namespace {
 
 using five_d::test::Configuration;
+
+/// What every rank took in a training; nothing in a process without rank 0.
+std::vector<train::RankSummary> summaries(const Configuration& configuration) {
+  std::vector<train::RankSummary> ranks;
+  const train::Setup setup = setup_of(configuration);
+  RankOptions options = setup.rank_options();
+  options.progress = Progress::kOnCall;  // memory is free as soon as a rank lets go of it
+  static_cast<void>(ultra::test::quietly([&] {
+    run_ranks(
+        checked_cast<int>(configuration.ranks()),
+        [&](Communicator& world) {
+          const train::TrainResult result = train::train_with(setup_of(configuration), world);
+          if (world.rank() == 0) ranks = result.ranks;
+        },
+        options);
+  }));
+  return ranks;
+}
 
 /// What a technique allocates and frees where its program says so. Operations borrow the rest; and on
 /// the host, a buffer of communication is free when its message has arrived.
@@ -75,7 +96,7 @@ class RecordedRanks : public ultra::test::RandomTest {
   static void expect_recorded(const Configuration& configuration, bool on_host) {
     SCOPED_TRACE(configuration.line());
     const train::Setup setup = five_d::test::setup_of(configuration);
-    for (const train::RankSummary& rank : five_d::test::summaries(configuration)) {
+    for (const train::RankSummary& rank : summaries(configuration)) {
       SCOPED_TRACE(rank.rank);
       const train::RecordedRank recorded = train::record_step(setup, rank.rank);
       for (const MemoryCategory category : kExact) {
