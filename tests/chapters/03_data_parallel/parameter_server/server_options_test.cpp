@@ -107,6 +107,8 @@ TEST_F(ServerTechnique, HasNoModelToLoadOrToValidate) {
                     HasSubstr("Leave it out")));
   EXPECT_THAT(refusal("--val-data text"),
               StartsWith("--val-data does not go together with parameter servers"));
+  EXPECT_THAT(refusal("--freeze embed_tokens"),
+              StartsWith("--freeze does not go together with parameter servers"));
   EXPECT_THAT(refusal("--optimizer muon"),
               AllOf(StartsWith("--optimizer muon does not go together with parameter servers"),
                     HasSubstr("whole matrices. Choose adamw or sgd")));
