@@ -1,5 +1,6 @@
 #include "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
+#include "chapters/05_tensor_sequence_parallel/vocabulary_z_loss.hpp"
 #include "common/ops/embedding.hpp"
 #include "common/ops/sums/exact_sum.hpp"
 #include "common/ops/token_check.hpp"
@@ -15,10 +16,15 @@ double VocabularyParallelLoss::forward(const Tensor& logits, const Tensor& targe
   ops::expect_targets(targets, vocab_size_);
   const Tensor wide = cast(logits, accumulation_dtype(logits.dtype()));  // softmax and loss in f32
   const Range vocabulary = vocabulary_of(vocab_size_, tp_);
-  const double loss =
+  const double z_loss = saved.pass().z_loss;
+  const Tensor log_sums = z_loss > 0 ? vocabulary_log_sums(wide, vocabulary, tp_) : Tensor();
+  double loss =
       has_streams(logits.device().kind()) || ops::sums_by_trees(logits.device())
           ? loss_on_device({wide, targets, vocabulary}, normalizer, tp_, saved.pass().loss_sum)
           : vocabulary_parallel_cross_entropy(wide, targets, vocabulary, normalizer, tp_);
+  if (z_loss > 0) {
+    loss += add_vocabulary_z_loss(wide, targets, vocabulary, log_sums, z_loss, normalizer);
+  }
   if (!wide.shares_storage(logits)) cast_into(logits, wide);
   saved.put("d_logits", logits);
   return loss;

@@ -42,6 +42,7 @@ struct Pass {
   double* loss_terms = nullptr;  ///< sum of what layers add to the loss; null: nobody asks
   Tensor loss_sum = {};          ///< [ops::digits_of_sums] of f64: where the head's loss is
                                  ///< added up; undefined: it is returned
+  double z_loss = 0.0;  ///< weight of the squared log-sum-exps of logits in the head's loss
   std::shared_ptr<const NextTokens> next =
       {};  ///< what the token after next is predicted from; null: it is not
 

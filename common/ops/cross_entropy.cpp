@@ -27,16 +27,17 @@ void check_operands(const Tensor& logits, const Tensor& targets, double normaliz
 
 }  // namespace
 
-double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, double normalizer) {
+double cross_entropy_into_gradient(const Tensor& logits, const Tensor& targets, double normalizer,
+                                   double z_loss) {
   check_operands(logits, targets, normalizer);
-  return backend_of(logits.device()).cross_entropy(logits, targets, normalizer);
+  return backend_of(logits.device()).cross_entropy(logits, targets, normalizer, z_loss);
 }
 
 void cross_entropy_into_gradient(const Tensor& loss, const Tensor& logits, const Tensor& targets,
-                                 double normalizer, Write write) {
+                                 double normalizer, Write write, double z_loss) {
   expect_tensor("loss of cross_entropy", loss, {digits_of_sums(logits.device())}, DType::kF64);
   check_operands(logits, targets, normalizer);
-  backend_of(logits.device()).cross_entropy_into(loss, logits, targets, normalizer, write);
+  backend_of(logits.device()).cross_entropy_into(loss, logits, targets, normalizer, write, z_loss);
 }
 
 }  // namespace ultra::ops

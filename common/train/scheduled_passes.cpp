@@ -135,7 +135,8 @@ class Passes {
                   .token_weight = micro_batch.weight,
                   .loss_scale = passes_.loss_scale,
                   .loss_terms = trains() ? &loss_ : nullptr,
-                  .loss_sum = passes_.loss_sum};
+                  .loss_sum = passes_.loss_sum,
+                  .z_loss = trains() ? passes_.z_loss : 0.0};
     const Device& device = chunk(action).device();
     data::Batch batch;
     if (stage.has_embedding || stage.has_head) {

@@ -47,6 +47,7 @@ struct ScheduledPasses {
   double loss_scale = 1.0;  ///< factor on all gradients; the loss that is returned is without it
   Tensor loss_sum = {};     ///< [ops::digits_of_sums] of f64: where a device adds up losses, with
                             ///< the scale; undefined: the host reads each
+  double z_loss = 0.0;      ///< nn::Pass::z_loss, where backward passes follow
   NextTokenLoss* next = nullptr;  ///< of the tokens after next; null: nobody predicts them
 };
 

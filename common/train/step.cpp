@@ -138,6 +138,7 @@ std::vector<double> Step::pass_micro_batches(const StepPlan& step) {
                                     .observers = parts_.observers,
                                     .loss_scale = loss_scale(),
                                     .loss_sum = sums_.loss_on_device(),
+                                    .z_loss = context_.options.head_z_loss,
                                     .next = predicts_further() ? &next : nullptr});
   ledger_.step_ends();
   for (const auto& states : parts_.states) {

@@ -169,6 +169,7 @@ Json settings_json(const TrainingSettings& settings) {
                  {"micro_batch", settings.micro_batch}};
   if (settings.decay > 0) object["decay"] = settings.decay;
   if (settings.mtp_weight > 0) object["mtp_weight"] = settings.mtp_weight;
+  if (settings.head_z_loss > 0) object["head_z_loss"] = settings.head_z_loss;
   if (!settings.precision.empty()) object["precision"] = settings.precision;
   return object;
 }
@@ -216,6 +217,7 @@ TrainingSettings settings_from(const Json& object) {
                             .micro_batch = whole_number_in<std::size_t>(object, "micro_batch")};
   if (object.contains("decay")) settings.decay = whole_number_in<std::size_t>(object, "decay");
   if (object.contains("mtp_weight")) object.at("mtp_weight").get_to(settings.mtp_weight);
+  if (object.contains("head_z_loss")) object.at("head_z_loss").get_to(settings.head_z_loss);
   if (object.contains("precision")) object.at("precision").get_to(settings.precision);
   return settings;
 }
@@ -330,6 +332,7 @@ std::vector<std::string> TrainingSettings::changes_since(const TrainingSettings&
   compare("--clip", clip_norm, saved.clip_norm);
   compare("--micro-batch", micro_batch, saved.micro_batch);
   compare("--mtp-weight", mtp_weight, saved.mtp_weight);
+  compare("--head-z-loss", head_z_loss, saved.head_z_loss);
   if (precision != saved.precision) {
     lines.push_back(fmt::format(
         "Resumed with {}; the checkpoint's run had {}: weights and moments in files are those that "
@@ -347,6 +350,7 @@ TrainingSettings settings_of(const train::TrainOptions& options) {
           .clip_norm = options.clip_norm,
           .micro_batch = options.micro_batch,
           .mtp_weight = options.model.mtp ? options.mtp_weight : 0.0,
+          .head_z_loss = options.head_z_loss,
           .precision = precision_text(options)};
 }
 

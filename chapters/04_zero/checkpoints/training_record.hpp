@@ -43,6 +43,7 @@ struct TrainingSettings {
   double clip_norm = 0;         ///< highest gradient norm; 0: none is clipped
   std::size_t micro_batch = 0;  ///< sequences per pass: sums are rounded in another order
   double mtp_weight = 0;        ///< of the loss of the tokens after next; 0: nobody predicts them
+  double head_z_loss = 0;       ///< weight of the head's z-loss; 0: there is none
   std::string precision = {};   ///< the types of weights, gradients and activations; empty: --dtype
 
   /// @brief One line for each that differs: "Resumed with --lr 0.001; the checkpoint's run had

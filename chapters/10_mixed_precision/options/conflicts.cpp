@@ -84,6 +84,8 @@ void exclude_from_rounded_loss(Rows rows, const train::Setup& setup) {
       one_of_the_two("the vocabulary's columns are on several ranks, which add up their sums "
                      "in f32."),
       setup.ranks_along(tensor_parallel::kAxis) > 1);
+  rows.exclude("--head-z-loss", one_of_the_two("its log-sum-exps are sums in f32."),
+               setup.train.head_z_loss > 0);
 }
 
 void exclude_from_rounded_softmax(Rows rows, const train::Setup& setup) {

@@ -170,6 +170,8 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "two layers add to its gradient, in an order that no tree has.");
   rows.exclude("--mtp", train.model.mtp,
                "table and head are used twice, in an order that no tree has.");
+  rows.exclude("--head-z-loss", train.head_z_loss > 0,
+               "its log-sum-exps are not those of the trees.");
   rows.exclude("--attention mla or mla-absorbed", train.model.latent.on,
                "heads share a part of their keys, whose gradient no tree adds up.");
   rows.exclude("--qk-norm with --tp", train.model.qk_norm && tp > 1,

@@ -66,10 +66,10 @@ class Backend {
                                   const Tensor& tokens, std::size_t first_token) const = 0;
   /// @brief See ops::cross_entropy_into_gradient.
   [[nodiscard]] virtual double cross_entropy(const Tensor& logits, const Tensor& targets,
-                                             double normalizer) const = 0;
+                                             double normalizer, double z_loss) const = 0;
   /// @brief The same, whose loss goes to a number on the device.
   virtual void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
-                                  double normalizer, Write write) const = 0;
+                                  double normalizer, Write write, double z_loss) const = 0;
   /// @brief See ops::adamw_into.
   virtual void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                      const Tensor& second_moment, const AdamWStep& constants) const = 0;

@@ -153,6 +153,9 @@ void TrainOptions::add_to(CLI::App& app) {
                "embed_tokens");
   training.add("--mtp-weight", mtp_weight,
                "with --mtp: weight of the loss of the tokens after next", {0.0, kLargestReal});
+  training.add("--head-z-loss", head_z_loss,
+               "weight of the squared log-sum-exp of each token's logits in the loss",
+               {0.0, kLargestReal});
   when_given(app, "--mtp-weight", [this] { mtp_weight_given = true; });
   training.add("--seed", seed, "seed of weights and data order");
   training.add_parsed(
@@ -228,6 +231,11 @@ void TrainOptions::validate() const {
                     given_validation_flag));
   }
   expect_device_with(matmul, device);
+  if (head_z_loss > 0 && (is_recorded || has_streams(device))) {
+    throw ConfigError(
+        "--head-z-loss is the CPU's alone: the kernels of a GPU (--device cuda or emulated, --on) "
+        "have no such term. Use --device cpu, or leave --head-z-loss out.");
+  }
   if (mtp_weight_given && !model.mtp) {
     throw ConfigError(
         "--mtp-weight has no meaning without --mtp, the block that predicts the token after next. "

@@ -37,6 +37,7 @@ struct TrainOptions {
   std::vector<std::string> freeze = {};        ///< parts of names: such parameters are not trained
   double mtp_weight = 0.3;                     ///< of the loss of the tokens after next
   bool mtp_weight_given = false;               ///< whether the command line has it
+  double head_z_loss = 0;                      ///< weight of the head's z-loss; 0: there is none
   std::uint64_t seed = 1;                      ///< of the weights and of the data's order
   std::size_t doc_length = 0;                  ///< mean tokens of a document; 0: a sequence is one
   DType dtype = DType::kF32;                   ///< --dtype: f32 or f64

@@ -40,6 +40,7 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
   }
   if (!o.freeze.empty()) config["freeze"] = o.freeze;
   if (o.model.mtp) config["mtp_weight"] = o.mtp_weight;
+  if (o.head_z_loss > 0) config["head_z_loss"] = o.head_z_loss;
   if (!o.init.empty()) config["init"] = o.init;
   if (o.tokens != data::TokenFormat::kBytes) {
     config["tokens"] = o.tokens == data::TokenFormat::kU16 ? "u16" : "u32";

@@ -62,6 +62,14 @@ TEST_F(SplitTraining, RingsComputeWhatOneRankComputes) {
   }
 }
 
+TEST_F(SplitTraining, AZLossOfTheHeadIsThatOfOneRank) {
+  for (const std::size_t tp : {2U, 3U}) {
+    MeshCase c = draw({.dp = random.pick({1U, 2U}), .tp = tp}, DType::kF64);
+    c.options.head_z_loss = 0.1;
+    expect_equals_one_rank(c);
+  }
+}
+
 TEST_F(SplitTraining, MeshesComputeWhatOneRankComputes) {
   for (const auto& [dp, tp] : Meshes{{2, 2}, {3, 2}, {2, 3}, {4, 2}, {2, 4}}) {
     expect_equals_one_rank(draw({.dp = dp, .tp = tp}, DType::kF64));

@@ -115,6 +115,66 @@ TEST_F(CrossEntropyTest, TheGradientMatchesFiniteDifferences) {
   }
 }
 
+TEST_F(CrossEntropyTest, AZLossAddsTheSquareOfEachLogSumExp) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const std::size_t vocab = random.between(1, 60);
+    const double weight = random.uniform(1e-4, 0.5);
+    const Tensor logits = cast(random.tensor(device, {5, vocab}, DType::kF64, 3.0), dtype);
+    const std::vector<std::int32_t> targets = {0, kNoTarget, static_cast<std::int32_t>(vocab - 1),
+                                               0, kNoTarget};
+    const Tensor ids = Tensor::from<std::int32_t>(device, {5}, targets);
+    const std::vector<double> x = logits.to_vector();
+    double expected = 0;
+    for (std::size_t row = 0; row < 5; ++row) {
+      if (targets[row] == kNoTarget) continue;
+      double sum = 0;
+      for (std::size_t i = 0; i < vocab; ++i) sum += std::exp(x[row * vocab + i]);
+      expected += weight * std::log(sum) * std::log(sum) / 7.0;
+    }
+    const double without = cross_entropy_into_gradient(logits.clone(), ids, 7.0);
+    const double with = cross_entropy_into_gradient(logits.clone(), ids, 7.0, weight);
+    const double relative = dtype == DType::kF64 ? 1e-13 : 1e-5;
+    EXPECT_NEAR(with - without, expected, relative * (std::abs(with) + std::abs(without)))
+        << to_string(dtype);
+  }
+}
+
+TEST_F(CrossEntropyTest, TheGradientOfAZLossMatchesFiniteDifferences) {
+  for (int round = 0; round < 4; ++round) {
+    const std::size_t vocab = random.between(1, 40);
+    const double weight = random.uniform(0.01, 2.0);
+    const Tensor logits = random.tensor(device, {2, 3, vocab}, DType::kF64, 2.0);
+    const Tensor targets = random.tokens(device, {2, 3}, vocab);
+    targets.slice(0, {1, 2}).slice(1, {1, 2}).fill(kNoTarget);
+    const auto f = [&] {
+      return cross_entropy_into_gradient(logits.clone(), targets, 6.0, weight);
+    };
+    const Tensor gradient = logits.clone();
+    static_cast<void>(cross_entropy_into_gradient(gradient, targets, 6.0, weight));
+    EXPECT_TRUE(test::gradients_match(random, f, {{"logits", logits, gradient}}));
+  }
+}
+
+/// The only term whose gradient moves all logits of a token together.
+TEST_F(CrossEntropyTest, AZLossDrawsTheLogSumExpToZero) {
+  for (const double shift : {-4.0, 0.5, 9.0}) {
+    const std::size_t vocab = random.between(2, 30);
+    const Tensor logits = random.tensor(device, {1, vocab}, DType::kF64);
+    double sum = 0;
+    for (const double logit : logits.to_vector()) sum += std::exp(logit);
+    const double log_sum = std::log(sum) + shift;
+    const std::vector<double> drawn = logits.to_vector();
+    std::vector<double> moved;
+    for (const double logit : drawn) moved.push_back(logit + shift);
+    const Tensor gradient = Tensor::from<double>(device, {1, vocab}, moved);
+    static_cast<void>(
+        cross_entropy_into_gradient(gradient, random.tokens(device, {1}, vocab), 1.0, 0.25));
+    double all = 0;
+    for (const double d : gradient.to_vector()) all += d;
+    EXPECT_NEAR(all, 2 * 0.25 * log_sum, 1e-12 * (1 + std::abs(log_sum)));
+  }
+}
+
 TEST_F(CrossEntropyTest, MicroBatchesUnderOneNormalizerAddUpToTheBatch) {
   for (const DType dtype : test::kFloatDTypes) {
     const std::size_t rows = random.between(2, 9);

@@ -186,18 +186,18 @@ class CpuBackend final : public Backend {
     });
   }
 
-  double cross_entropy(const Tensor& logits, const Tensor& targets,
-                       double normalizer) const override {
-    if (is_half(logits.dtype())) return half::cross_entropy(logits, targets, normalizer);
+  double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                       double z_loss) const override {
+    if (is_half(logits.dtype())) return half::cross_entropy(logits, targets, normalizer, z_loss);
     return dispatch_float(logits.dtype(), [&]<class T>() {
       return cpu::cross_entropy(targets.numel(), logits.size(-1), logits.span<T>().data(),
-                                targets.data<std::int32_t>(), normalizer);
+                                targets.data<std::int32_t>(), normalizer, z_loss);
     });
   }
 
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
-                          double normalizer, Write write) const override {
-    write_number(loss, cross_entropy(logits, targets, normalizer), write);
+                          double normalizer, Write write, double z_loss) const override {
+    write_number(loss, cross_entropy(logits, targets, normalizer, z_loss), write);
   }
 
   void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,

@@ -10,7 +10,7 @@ namespace ultra::ops::cpu {
 
 template <class T>
 double cross_entropy(std::size_t rows, std::size_t vocab, T* logits, const std::int32_t* targets,
-                     double normalizer) {
+                     double normalizer, double z_loss) {
   const T per_token = static_cast<T>(1.0 / normalizer);
   double loss = 0;
   for (std::size_t row = 0; row < rows; ++row, logits += vocab) {
@@ -29,9 +29,13 @@ double cross_entropy(std::size_t rows, std::size_t vocab, T* logits, const std::
       logits[i] = exp_of(logits[i] - highest);
       sum += logits[i];
     }
-    loss += std::log(static_cast<double>(sum)) + static_cast<double>(highest) -
-            static_cast<double>(target_logit);
-    const T factor = per_token / sum;
+    const double log_sum = std::log(static_cast<double>(sum)) + static_cast<double>(highest);
+    loss += log_sum - static_cast<double>(target_logit);
+    T factor = per_token / sum;
+    if (z_loss > 0) {
+      loss += z_loss * log_sum * log_sum;
+      factor *= static_cast<T>(1 + 2 * z_loss * log_sum);
+    }
 #pragma omp simd
     for (std::size_t i = 0; i < vocab; ++i) logits[i] *= factor;
     logits[target] -= per_token;
@@ -39,7 +43,9 @@ double cross_entropy(std::size_t rows, std::size_t vocab, T* logits, const std::
   return loss / normalizer;
 }
 
-template double cross_entropy(std::size_t, std::size_t, float*, const std::int32_t*, double);
-template double cross_entropy(std::size_t, std::size_t, double*, const std::int32_t*, double);
+template double cross_entropy(std::size_t, std::size_t, float*, const std::int32_t*, double,
+                              double);
+template double cross_entropy(std::size_t, std::size_t, double*, const std::int32_t*, double,
+                              double);
 
 }  // namespace ultra::ops::cpu

@@ -108,7 +108,7 @@ void swiglu_backward(std::size_t count, const T* d_product, const T* gate, const
 /// @brief See ops::cross_entropy_into_gradient; returns the loss divided by the normaliser.
 template <class T>
 double cross_entropy(std::size_t rows, std::size_t vocab, T* logits, const std::int32_t* targets,
-                     double normalizer);
+                     double normalizer, double z_loss);
 
 /// @brief out = a + b.
 template <class T>

@@ -39,10 +39,10 @@ class KernelBackend : public Backend {
                  std::size_t first_token) const override;
   void embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
                           std::size_t first_token) const override;
-  double cross_entropy(const Tensor& logits, const Tensor& targets,
-                       double normalizer) const override;
+  double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                       double z_loss) const override;
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
-                          double normalizer, Write write) const override;
+                          double normalizer, Write write, double z_loss) const override;
   void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
              const Tensor& second_moment, const AdamWStep& constants) const override;
 };

@@ -177,16 +177,17 @@ void KernelBackend::embedding_backward(const Tensor& d_part, const Tensor& d_out
       static_cast<std::int32_t*>(scratch.address()), launched.queue());
 }
 
-double KernelBackend::cross_entropy(const Tensor& logits, const Tensor& targets,
-                                    double normalizer) const {
+double KernelBackend::cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                                    double z_loss) const {
   const Tensor loss = Tensor::empty(logits.device(), {1}, DType::kF64);
-  cross_entropy_into(loss, logits, targets, normalizer, Write::kOverwrite);
+  cross_entropy_into(loss, logits, targets, normalizer, Write::kOverwrite, z_loss);
   return loss.to_vector().front();
 }
 
 void KernelBackend::cross_entropy_into(const Tensor& loss, const Tensor& logits,
-                                       const Tensor& targets, double normalizer,
-                                       Write write) const {
+                                       const Tensor& targets, double normalizer, Write write,
+                                       double z_loss) const {
+  ensure(z_loss == 0.0, "kernels have no z-loss");
   const Tensor scratch = Tensor::empty(logits.device(), {targets.numel()}, DType::kF64);
   const auto launched = launch("cross_entropy", {logits, targets}, {logits, loss, scratch});
   launched.kernels().cross_entropy({.rows = targets.numel(),

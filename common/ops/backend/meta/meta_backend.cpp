@@ -108,7 +108,7 @@ class MetaBackend final : public KernelBackend {
   void embedding_backward(const Tensor& d_part, const Tensor& d_output, const Tensor& tokens,
                           std::size_t first_token) const override;
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
-                          double normalizer, Write write) const override;
+                          double normalizer, Write write, double z_loss) const override;
 };
 
 void MetaBackend::matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
@@ -188,7 +188,7 @@ void MetaBackend::embedding_backward(const Tensor& d_part, const Tensor& d_outpu
 }
 
 void MetaBackend::cross_entropy_into(const Tensor& loss, const Tensor& logits,
-                                     const Tensor& targets, double, Write write) const {
+                                     const Tensor& targets, double, Write write, double) const {
   note("cross_entropy", {logits, targets}, {logits, loss},
        [&](TapedWork& work) { work.read_bytes += bytes_before(loss, write); });
 }

@@ -235,14 +235,17 @@ TEST(TrainingRecord, ADecayGoesThroughJsonAndIsNamedWhenItChanges) {
 TEST(TrainingRecord, WeightsOfFurtherLossesMayChangeFromRunToRun) {
   TrainingRecord record = a_record();
   const json plain = json::parse(to_json(record)).at("settings");
-  EXPECT_FALSE(plain.contains("mtp_weight"));
+  EXPECT_FALSE(plain.contains("mtp_weight") || plain.contains("head_z_loss"));
   record.settings.mtp_weight = 0.3;
+  record.settings.head_z_loss = 0.5;
   const TrainingSettings read = parse_record(to_json(record), "path").settings;
   TrainingSettings now = read;
   now.mtp_weight = 0.1;
+  now.head_z_loss = 0;
   EXPECT_THAT(
       now.changes_since(read),
-      ::testing::ElementsAre("Resumed with --mtp-weight 0.1; the checkpoint's run had 0.3."));
+      ::testing::ElementsAre("Resumed with --mtp-weight 0.1; the checkpoint's run had 0.3.",
+                             "Resumed with --head-z-loss 0; the checkpoint's run had 0.5."));
 }
 
 TEST(TrainingRecord, TheLossOfTheTokensAfterNextGoesThroughJson) {

@@ -39,6 +39,7 @@ const std::vector<Sample>& samples() {
       {{{"--experts", "4"}}, {"--experts"}},
       {{{"--tied-embeddings", ""}}, {"a tied token table"}},
       {{{"--mtp", ""}}, {"--mtp"}},
+      {{{"--head-z-loss", "0.1"}}, {"--head-z-loss"}},
       {{{"--zero", "1"}}, {"--zero 1, 2 or 3", "--zero 1 or 2"}},
       {{{"--zero", "3"}}, {"--zero 1, 2 or 3", "--zero 3"}},
       {{{"--zero", "3"}, {"--overlap", "none"}}, {"--zero 1, 2 or 3", "--zero 3", "--overlap"}},

@@ -15,7 +15,8 @@ constexpr const char* kGiven[] = {
     "--tied-embeddings", "--doc-length", "--capacity-factor", "--experts",
     "--hybrid-shard",    "--zero++",     "--val-data",        "--check-replicas",
     "--bucket-mb",       "--compress",   "--vocab",           "--mask",
-    "--head-dim",        "--qkv-bias",   "--qk-norm",         "--mtp"};
+    "--head-dim",        "--qkv-bias",   "--qk-norm",         "--mtp",
+    "--head-z-loss"};
 
 bool is_none(const std::string& value) {
   return value.empty() || value == "none" || value == "off" || value == "0";
@@ -72,8 +73,8 @@ const std::vector<std::string>& features() {
       "--cp-layout contiguous", "--cp-layout zigzag", "--tp-overlap backward", "--tp-overlap ring",
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
-      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--mtp", "--attention mla",
-      "--attention mla-absorbed", "--resume", "uneven shares"};
+      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--mtp", "--head-z-loss",
+      "--attention mla", "--attention mla-absorbed", "--resume", "uneven shares"};
   return all;
 }
 

@@ -74,6 +74,7 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
       {{{"--experts", "4"}}, "which tokens an expert has"},
       {{{"--tied-embeddings", ""}}, "two layers add to its gradient"},
       {{{"--mtp", ""}}, "table and head are used twice"},
+      {{{"--head-z-loss", "0.1"}}, "not those of the trees"},
       {{{"--tp", "2"}, {"--qk-norm", ""}}, "tokens and heads"},
       {{{"--attention", "mla"}, {"--kv-heads", "4"}}, "a part of their keys"},
       {{{"--dp", "4"}, {"--zero", "1"}, {"--hybrid-shard", "2"}}, "nodes of ranks"},

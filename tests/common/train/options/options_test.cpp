@@ -29,7 +29,8 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
       "--micro-batch 6 --steps 77 --lr 0.25 --warmup 9 --clip 0.5 --seed 18446744073709551615 "
       "--dtype f64 --device cpu --device-memory 64MB --data text --metrics m --trace t "
       "--trace-steps 8 --vocab 50257 --tied-embeddings --init folder --tokens u16 --val-data other "
-      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm --mtp --mtp-weight 0.5");
+      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm --mtp --mtp-weight 0.5 "
+      "--head-z-loss 0.25");
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
   EXPECT_EQ(o.model.num_heads, 6U);
@@ -62,6 +63,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_TRUE(o.model.qk_norm);
   EXPECT_TRUE(o.model.mtp);
   EXPECT_EQ(o.mtp_weight, 0.5);
+  EXPECT_EQ(o.head_z_loss, 0.25);
   EXPECT_TRUE(parse_training("--qkv-bias").model.qkv_bias);
   EXPECT_EQ(o.given_model_flags,
             (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn",
@@ -116,6 +118,7 @@ TEST(TrainOptions, NoFlagsAreTheDefaultRun) {
   EXPECT_EQ(o.tokens, data::TokenFormat::kBytes);
   EXPECT_FALSE(o.model.tied_embeddings || o.model.mtp);
   EXPECT_EQ(o.mtp_weight, 0.3) << "DeepSeek-V3's, for most of its training";
+  EXPECT_EQ(o.head_z_loss, 0.0);
   EXPECT_FALSE(o.validates_after(o.steps)) << "there is no text to validate on";
   EXPECT_EQ(o.trace_steps, 4U) << "the memory timeline shows four steps";
   EXPECT_NO_THROW(o.validate());
@@ -171,6 +174,7 @@ TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
                       "--qk-norm",
                       "--mtp",
                       "--mtp-weight",
+                      "--head-z-loss",
                       "--attention",
                       "--kv-lora-rank",
                       "--q-lora-rank",
@@ -323,7 +327,18 @@ TEST(TrainOptionsValidate, AWeightNeedsItsLoss) {
   test::expect_parts(
       test::message_of<ConfigError>([] { parse_training("--mtp --mtp-weight 0").validate(); }),
       {"--mtp-weight is 0", "leave --mtp out"});
-  test::expect_refused<ConfigError>(kParse, {{"--mtp-weight -1", {"--mtp-weight is -1"}}});
+  test::expect_refused<ConfigError>(kParse, {{"--head-z-loss -1", {"--head-z-loss is -1"}},
+                                             {"--mtp-weight -1", {"--mtp-weight is -1"}}});
+}
+
+TEST(TrainOptionsValidate, OnlyTheCpuHasAZLoss) {
+  EXPECT_NO_THROW(parse_training("--head-z-loss 1e-4").validate());
+  test::expect_parts(test::message_of<ConfigError>(
+                         [] { parse_training("--head-z-loss 1e-4 --device emulated").validate(); }),
+                     {"--head-z-loss is the CPU's alone", "Use --device cpu"});
+  TrainOptions elsewhere = parse_training("--head-z-loss 1e-4");
+  elsewhere.is_recorded = true;
+  test::expect_parts(test::message_of<ConfigError>([&] { elsewhere.validate(); }), {"--on"});
 }
 
 TEST(TrainOptions, ValidationsFollowEveryNthStepAndTheLast) {

@@ -63,7 +63,8 @@ void rope(const Tensor& x, const RopeTable& table, std::span<const std::int32_t>
           Rotation rotation);
 
 /// @brief See ops::cross_entropy_into_gradient.
-[[nodiscard]] double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer);
+[[nodiscard]] double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                                   double z_loss);
 
 /// @brief Adds a row of `from` to a row of `to`.
 void add_row(const Tensor& to, std::size_t to_row, const Tensor& from, std::size_t from_row);

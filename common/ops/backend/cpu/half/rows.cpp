@@ -81,7 +81,8 @@ void rope(const Tensor& x, const RopeTable& table, std::span<const std::int32_t>
   }
 }
 
-double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer) {
+double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                     double z_loss) {
   const std::size_t vocab = logits.size(-1);
   const StoredNumbers numbers(logits);
   const RowBuffer buffer(logits.device(), vocab);
@@ -89,7 +90,7 @@ double cross_entropy(const Tensor& logits, const Tensor& targets, double normali
   double loss = 0;
   for (std::size_t row = 0; row < targets.numel(); ++row) {
     float* gradient = numbers.update(row * vocab, vocab, buffer.data());
-    loss += cpu::cross_entropy(1, vocab, gradient, target + row, normalizer);
+    loss += cpu::cross_entropy(1, vocab, gradient, target + row, normalizer, z_loss);
     numbers.store(row * vocab, vocab, gradient);
   }
   return loss;

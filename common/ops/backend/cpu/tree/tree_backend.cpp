@@ -120,15 +120,16 @@ class TreeBackend final : public Backend {
     put_back(d_part, rows);
   }
 
-  double cross_entropy(const Tensor& logits, const Tensor& targets,
-                       double normalizer) const override {
+  double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                       double z_loss) const override {
     const Tensor loss = Tensor::empty(logits.device(), {ExactSum::kDigits}, DType::kF64);
-    cross_entropy_into(loss, logits, targets, normalizer, Write::kOverwrite);
+    cross_entropy_into(loss, logits, targets, normalizer, Write::kOverwrite, z_loss);
     return ExactSum(loss.span<double>()).value();
   }
 
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
-                          double normalizer, Write write) const override {
+                          double normalizer, Write write, double z_loss) const override {
+    ensure(z_loss == 0.0, "sums by trees have no z-loss");
     const Tensor gradient = wide(logits);
     const LogitsOfPart all = whole_vocabulary(gradient, targets);
     const Tensor highest = cpu::tree_highest_logits(all);
