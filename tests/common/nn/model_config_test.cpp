@@ -77,6 +77,17 @@ TEST(ModelConfig, LatentAttentionMakesAModel) {
   EXPECT_EQ(config.core_head_dim(), 14U);
 }
 
+TEST(ModelConfig, ABlockForTheTokenAfterNextIsOneMoreAndReadsTheTable) {
+  ModelConfig config;
+  EXPECT_TRUE(config.has_closed_forms());
+  EXPECT_EQ(config.num_blocks(), config.num_layers);
+  EXPECT_FALSE(config.reads_table_twice());
+  config.mtp = true;
+  EXPECT_FALSE(config.has_closed_forms());
+  EXPECT_EQ(config.num_blocks(), config.num_layers + 1);
+  EXPECT_TRUE(config.reads_table_twice());
+}
+
 TEST(ModelConfig, LatentsThatMakeNoModelAreRefused) {
   const auto latent_refusal = [](auto change) {
     return refusal([&](ModelConfig& c) {
