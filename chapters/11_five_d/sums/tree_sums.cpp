@@ -6,6 +6,7 @@
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/11_five_d/sums/limits.hpp"
 #include "chapters/11_five_d/sums/parted_norm.hpp"
+#include "chapters/11_five_d/sums/tied_table.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/train/gradients/tree_gradients.hpp"
 #include "common/train/options/flags.hpp"
@@ -133,9 +134,14 @@ void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan& pl
   if (!by_trees()) return;
   factories.push_back(std::make_unique<SeparateMapsFactory>(*factories.back()));
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
-  if (!tensor->options().splits() || !tensor->options().layout().splits_sequences()) return;
-  factories.push_back(std::make_unique<PartedNormFactory>(*factories.back(),
-                                                          plan.mesh.along(tensor_parallel::kAxis)));
+  const Communicator& tp = plan.mesh.along(tensor_parallel::kAxis);
+  if (setup.train.model.tied_embeddings) {
+    factories.push_back(std::make_unique<TiedTableFactory>(
+        *factories.back(), tp, tensor->options().layout().sequence_parallel));
+  }
+  if (tensor->options().layout().splits_sequences()) {
+    factories.push_back(std::make_unique<PartedNormFactory>(*factories.back(), tp));
+  }
 }
 
 void TreeSums::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {

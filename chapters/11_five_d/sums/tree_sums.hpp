@@ -8,6 +8,7 @@
 /// | tokens, in gradients of weights   | a micro-batch, then the step  | the replicas' exchange          |
 /// | the same, of norms, with --sp     | a rank's part of a sequence   | all-reduces along tp, then as above |
 /// | the same with --cp                | a rank's part of a sequence   | all-reduces along cp, then as above |
+/// | tokens, of a tied table           | both terms of a leaf's tokens | as of other weights             |
 /// | queries, in gradients of keys     | a rank's part of a sequence   | the reduce-scatter along cp     |
 /// | the vocabulary, in the loss       | the rank that has a part      | all-reduce along tp             |
 /// | keys of a query, a token's hidden | one rank                      | none: no layout here cuts them  |

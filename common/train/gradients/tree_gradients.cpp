@@ -12,16 +12,20 @@ namespace {
 /// One parameter's gradient, of which some micro-batches' nodes wait for their neighbours.
 class GradientTree {
  public:
-  GradientTree(std::size_t leaves, std::function<void(const Tensor&)> complete)
-      : leaves_(leaves), complete_(std::move(complete)), tree_(leaves) {}
+  /// @param uses  additions to it that a micro-batch makes.
+  GradientTree(std::size_t leaves, std::size_t uses, std::function<void(const Tensor&)> complete)
+      : leaves_(leaves), uses_(uses), complete_(std::move(complete)), tree_(leaves) {}
 
   void step_begins() {
     tree_.clear();
     added_ = 0;
+    made_ = 0;
   }
 
   /// The gradient of a micro-batch: the last one becomes the sum of all, the others are let go.
   void add(nn::Parameter& parameter, std::size_t leaf) {
+    if (++made_ < uses_) return;
+    made_ = 0;
     const bool is_last = ++added_ == leaves_;
     if (complete_) complete_(parameter.grad());
     const bool is_all = tree_.add(
@@ -32,6 +36,8 @@ class GradientTree {
 
  private:
   std::size_t leaves_;
+  std::size_t uses_;
+  std::size_t made_ = 0;  // additions of this micro-batch
   std::function<void(const Tensor&)> complete_;
   std::size_t added_ = 0;
   TensorTree tree_;
@@ -43,7 +49,8 @@ class TreeGradients : public StepObserver {
                 const std::function<void(const Tensor&)>& complete) {
     for (nn::Model* chunk : chunks) {
       for (nn::Parameter* parameter : chunk->parameters()) {
-        auto tree = std::make_shared<GradientTree>(micro_batches, complete);
+        auto tree =
+            std::make_shared<GradientTree>(micro_batches, chunk->uses(*parameter), complete);
         trees_.push_back(tree);
         hooks_.push_back(parameter->on_grad_ready(
             [this, tree](nn::Parameter& of) { tree->add(of, micro_batch_); }));

@@ -66,7 +66,9 @@ Configuration RandomMeshes::draw(const std::string& types) {
 Configuration RandomMeshes::draw_with(const std::string& flag) {
   for (;;) {
     Configuration drawn = draw();
-    if (!drawn.value_of(flag).empty()) return drawn;
+    for (const auto* flags : {&drawn.layout, &drawn.model}) {
+      if (std::ranges::find(*flags, flag, &Flag::first) != flags->end()) return drawn;
+    }
   }
 }
 
@@ -140,6 +142,8 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
   model("--clip", random_.pick({"0", "0.05", "1"}));
   if (percent(30)) model("--optimizer", "sgd");
   if (percent(25)) model("--qkv-bias", "");
+  if (percent(20) && mesh.tp == 1) model("--qk-norm", "");
+  if (percent(25) && mesh.pp == 1) model("--tied-embeddings", "");
   if (percent(20)) model("--doc-length", std::to_string(random_.between(2, 9)));
   if (percent(15)) model("--mask", ultra::test::mask_file(random_, 0.5));
   if (percent(15)) {

@@ -2,6 +2,7 @@
 //
 // Covers: chapters/11_five_d/sums/tree_sums.hpp, chapters/11_five_d/sums/limits.hpp
 // Covers: chapters/04_zero/shards/tree_reducer.hpp, chapters/11_five_d/sums/parted_norm.hpp
+// Covers: chapters/11_five_d/sums/tied_table.hpp
 // Covers: chapters/05_tensor_sequence_parallel/unrounded_layers.hpp
 
 #include "chapters/11_five_d/sums/tree_sums.hpp"
@@ -26,7 +27,7 @@ using TreeSumsOnMeshes = ultra::test::RandomTest;
 TEST_F(TreeSumsOnMeshes, TrainToTheBitsOfOneRank) {
   const auto processes = launched_world_size();
   test::RandomMeshes meshes(random, processes ? static_cast<std::size_t>(*processes) : 16);
-  const char* const kinds[] = {"--sums", "--cp", "--sp", "--precision"};
+  const char* const kinds[] = {"--sums", "--cp", "--sp", "--precision", "--tied-embeddings"};
   for (std::size_t i = 0; i < (processes ? 8 : 40) && !HasFailure(); ++i) {
     const Configuration many = meshes.draw_with(kinds[i % std::size(kinds)]);
     const Configuration one = meshes.alone(many);
@@ -107,10 +108,11 @@ TEST_F(TreeSumsOnMeshes, MoveBetweenMeshesToTheBitsOfATrainingThatStays) {
   const Configuration base{.model = {{"--sums", "tree"},
                                      {"--data", ultra::test::kText},
                                      {"--layers", "4"},
-                                     {"--seq", "24"},
+                                     {"--seq", "64"},
                                      {"--kv-heads", "4"},
                                      {"--global-batch", "8"},
                                      {"--steps", "4"},
+                                     {"--precision", random.pick({"fp32", "bf16"})},
                                      {"--seed", std::to_string(random.between(1, 1000))}},
                            .layout = {}};
   const auto on = [&](std::vector<test::Flag> layout) {
@@ -127,13 +129,17 @@ TEST_F(TreeSumsOnMeshes, MoveBetweenMeshesToTheBitsOfATrainingThatStays) {
                                 {"--micro-batch", "1"},
                                 {"--save-every", "1"},
                                 {"--checkpoint", first}})));
-  static_cast<void>(bits_of(on({{"--pp", "4"},
+  static_cast<void>(bits_of(on({{"--pp", "2"},
+                                {"--cp", "2"},
+                                {"--cp-layout", "contiguous"},
+                                {"--cp-method", "all-gather"},
                                 {"--schedule", "zero-bubble-h1"},
-                                {"--micro-batch", "2"},
+                                {"--micro-batch", "1"},
                                 {"--save-every", "1"},
                                 {"--resume", first + "/step-00000001"},
                                 {"--checkpoint", second}})));
   const Bits moved = bits_of(on({{"--tp", "4"},
+                                 {"--sp", "on"},
                                  {"--zero", "3"},
                                  {"--micro-batch", "8"},
                                  {"--resume", second + "/step-00000003"}}));
