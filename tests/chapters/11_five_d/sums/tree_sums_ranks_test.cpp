@@ -28,7 +28,7 @@ TEST_F(TreeSumsOnMeshes, TrainToTheBitsOfOneRank) {
   const auto processes = launched_world_size();
   test::RandomMeshes meshes(random, processes ? static_cast<std::size_t>(*processes) : 16);
   const char* const kinds[] = {"--sums", "--cp", "--sp", "--precision", "--tied-embeddings"};
-  for (std::size_t i = 0; i < (processes ? 8 : 40) && !HasFailure(); ++i) {
+  for (std::size_t i = 0; i < (processes ? 10 : 30) && !HasFailure(); ++i) {
     const Configuration many = meshes.draw_with(kinds[i % std::size(kinds)]);
     const Configuration one = meshes.alone(many);
     EXPECT_TRUE(bits_of(many) == bits_of(one)) << many.line() << "\n" << one.line();
