@@ -1,4 +1,4 @@
-#include "chapters/05_tensor_sequence_parallel/vocabulary_z_loss.hpp"
+#include "chapters/05_tensor_sequence_parallel/vocabulary/vocabulary_z_loss.hpp"
 
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/base/numeric.hpp"

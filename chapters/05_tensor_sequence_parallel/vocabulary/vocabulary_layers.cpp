@@ -1,6 +1,6 @@
 #include "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.hpp"
+#include "chapters/05_tensor_sequence_parallel/vocabulary/vocabulary_z_loss.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
-#include "chapters/05_tensor_sequence_parallel/vocabulary_z_loss.hpp"
 #include "common/ops/embedding.hpp"
 #include "common/ops/sums/exact_sum.hpp"
 #include "common/ops/token_check.hpp"
