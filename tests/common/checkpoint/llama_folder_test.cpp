@@ -130,9 +130,10 @@ TEST_F(LlamaFolders, AModuleForTheTokenAfterNextMayBeLeftOut) {
   EXPECT_THAT(refused(a_small_model(), with), HasSubstr("they have no model.layers.2."));
 }
 
-std::string file_with(const std::string& name, StoredType type) {
+std::string file_with(const std::string& name, StoredType type,
+                      const nn::ModelConfig& model = a_small_model()) {
   std::vector<TensorSpec> specs = {{.name = name, .type = type, .shape = {1}}};
-  for (const nn::NamedShape& parameter : shapes_of(a_small_model())) {
+  for (const nn::NamedShape& parameter : shapes_of(model)) {
     if (parameter.name == name) continue;
     const auto dims = parameter.shape.dims();
     specs.push_back({parameter.name, StoredType::kF32, {dims.begin(), dims.end()}});
@@ -142,6 +143,21 @@ std::string file_with(const std::string& name, StoredType type) {
   std::string file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   file.resize(header.file_size());
   return file;
+}
+
+/// Published files have the shared table and head there again.
+TEST_F(LlamaFolders, TheModulesSharedTableAndHeadAreNotReadAgain) {
+  nn::ModelConfig with = a_small_model();
+  with.mtp = true;
+  const auto expect_read = [&](const std::string& name) {
+    parent.write("model/model.safetensors", file_with(name, StoredType::kF32, with));
+    const LlamaFolder folder(posix_files(), parent.path("model"));
+    folder.expect_model(with, shapes_of(with));
+  };
+  EXPECT_NO_THROW(expect_read("model.layers.2.embed_tokens.weight"));
+  EXPECT_NO_THROW(expect_read("model.layers.2.shared_head.head.weight"));
+  EXPECT_THAT(message_of<FileError>([&] { expect_read("model.layers.2.other.weight"); }),
+              HasSubstr("they have \"model.layers.2.other.weight\""));
 }
 
 TEST_F(LlamaFolders, WhatOurModelLacksIsRefusedByName) {
