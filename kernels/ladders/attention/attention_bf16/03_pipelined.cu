@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) pipelined_kernel(const Prob
   OnlineSoftmax softmax;
   attend_in_background<kHeadDim>(output, softmax, problem, site, {0, site.most_keys},
                                  MaskOfShape<kHeadDim>{problem.shape});
-  store_rows<kHeadDim>(problem, site, output, softmax);
+  store_rows<kHeadDim, true>(problem, site, output, softmax);
 }
 
 template <int kHeadDim>

@@ -33,7 +33,7 @@ struct Problem {
   simt::bf16* o;
   /// @brief [batch, kv_heads * group, seq_len], written: log(sum over j of exp(score_ij)).
   float* lse;
-  /// @brief Null, or what rungs 1 to 5 write in place of o: the same in fp32, for sums of parts.
+  /// @brief Null, or what rungs 3 to 5 write in place of o: the same in fp32, for sums of parts.
   float* wide_o = nullptr;
 };
 

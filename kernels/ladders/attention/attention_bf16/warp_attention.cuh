@@ -257,8 +257,8 @@ __device__ __forceinline__ void store_pair(float* target, float left, float righ
   simt::stg(reinterpret_cast<simt::Pack<float, 2>*>(target), {left, right});
 }
 
-// Divides by the sums and stores o, two elements at once, and lse.
-template <int kHeadDim, int kTilesOfRows>
+// Divides by the sums and stores o, two elements at once, and lse. kMayBeWide: whether wide_o is asked for.
+template <int kHeadDim, bool kMayBeWide = false, int kTilesOfRows>
 __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSite& site,
                                            const float (&output)[kTilesOfRows][kHeadDim / 8][4],
                                            const OnlineSoftmaxOf<kTilesOfRows>& softmax) {
@@ -282,7 +282,7 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSi
             const std::size_t place = row * shape.head_dim + n * 8 + 2 * lane_in_group();
             const float left = output[m][n][2 * half] * factor;
             const float right = output[m][n][2 * half + 1] * factor;
-            if (problem.wide_o != nullptr) {
+            if (kMayBeWide && problem.wide_o != nullptr) {
               store_pair(&problem.wide_o[place], left, right);
             } else {
               store_pair(&problem.o[place], left, right);

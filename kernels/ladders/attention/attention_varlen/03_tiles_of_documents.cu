@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) tiles_kernel(const Varlen p
   attend_in_background<kHeadDim, 2>(output, softmax, document, site, {0, site.most_keys},
                                     MaskOfShape<kHeadDim>{document.shape});
   const DocumentTile again = lds(&found);  // registers were full meanwhile
-  store_rows<kHeadDim>(document_of(problem, again), site_of(problem, again), output, softmax);
+  store_rows<kHeadDim, true>(document_of(problem, again), site_of(problem, again), output, softmax);
 }
 // [/region]
 

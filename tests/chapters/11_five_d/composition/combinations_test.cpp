@@ -61,6 +61,7 @@ const std::vector<Sample>& samples() {
       {{{"--zero", "3"}, {"--shards", "rows"}}, {"--zero 1, 2 or 3", "--zero 3", "--shards rows"}},
       {{{"--shards", "rows"}}, {"--shards rows"}},
       {{{"--offload", "optimizer+params"}}, {"--offload", "--offload optimizer+params"}},
+      {{{"--freeze", "embed_tokens"}}, {"--freeze"}},
       {{{"--overlap", "none"}}, {"--overlap"}},
       {{{"--overlap", "per-parameter"}}, {"--overlap", "--overlap per-parameter"}},
       {{{"--bucket-mb", "1"}}, {"--bucket-mb"}},

@@ -231,7 +231,7 @@ struct StoreFromRegisters {
   template <typename Output>
   __device__ __forceinline__ void store(const Output& output,
                                         const OnlineSoftmaxOf<1>& softmax) const {
-    store_rows<kHeadDim>(problem, site, output, softmax);
+    store_rows<kHeadDim, true>(problem, site, output, softmax);
   }
 };
 
