@@ -120,6 +120,7 @@ TEST_F(MultiTokenTraining, TheLastStageHoldsTheTableAndTheModule) {
       2 * h + 2 * h * m.q_hidden_size() + 2 * h * m.kv_hidden_size() + 3 * h * m.ffn_hidden_size;
   const std::size_t table = m.vocab_size * h;
   const auto ranks = summaries(c);
+  if (ranks.empty()) return;  // the process of rank 0 has them
   const auto weights = [&](std::size_t rank) {
     return ranks.at(rank).memory.peak(MemoryCategory::kParameters).bytes / sizeof(float);
   };
