@@ -53,10 +53,10 @@ class ColumnParallelProjections : public nn::Projections {
 
   [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return weights_; }
 
- private:
-  std::vector<std::unique_ptr<nn::Parameter>> owned_;
-  std::vector<nn::Parameter*> weights_;
-  std::shared_ptr<Region> region_;
+ protected:
+  std::vector<std::unique_ptr<nn::Parameter>> owned_;  ///< those that are this layer's
+  std::vector<nn::Parameter*> weights_;                ///< of each map
+  std::shared_ptr<Region> region_;                     ///< what happens around the products
 };
 
 }  // namespace ultra::tensor_parallel

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "chapters/05_tensor_sequence_parallel/column_parallel.hpp"
 #include "chapters/05_tensor_sequence_parallel/region.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/nn/layer.hpp"
@@ -23,29 +24,24 @@
 namespace ultra::tensor_parallel {
 
 /// @brief Does what ColumnParallelProjections does in a SequenceRegion; saves what it saves.
-class RingColumnParallel : public nn::Projections {
+class RingColumnParallel : public ColumnParallelProjections {
  public:
   /// @param weights  [out_features of this rank, in_features] each.
   /// @param tp       the ranks that share each matrix, and each sequence.
   RingColumnParallel(std::vector<std::unique_ptr<nn::Parameter>> weights, const Communicator& tp)
-      : owned_(std::move(weights)), tp_(tp), region_(make_region(tp, SequenceParallel::kOn)) {
-    for (const auto& weight : owned_) weights_.push_back(weight.get());
-  }
+      : ColumnParallelProjections(std::move(weights), make_region(tp, SequenceParallel::kOn)),
+        tp_(tp) {}
 
   /// @brief One map by a weight that another layer owns.
   /// @param weight  [out_features of this rank, in_features]; outlives this.
   RingColumnParallel(nn::Parameter& weight, const Communicator& tp)
-      : weights_({&weight}), tp_(tp), region_(make_region(tp, SequenceParallel::kOn)) {}
+      : ColumnParallelProjections(weight, make_region(tp, SequenceParallel::kOn)), tp_(tp) {}
 
   [[nodiscard]] std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) override;
   [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override;
-  [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return weights_; }
 
  private:
-  std::vector<std::unique_ptr<nn::Parameter>> owned_;
-  std::vector<nn::Parameter*> weights_;
   Communicator tp_;
-  std::shared_ptr<Region> region_;
 };
 
 /// @brief Does what RowParallelLinear does in a SequenceRegion; saves what it saves.

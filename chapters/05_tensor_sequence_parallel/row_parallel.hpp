@@ -52,10 +52,10 @@ class RowParallelLinear : public nn::Layer {
     return {weight_.get(), bias_.get()};
   }
 
- private:
-  std::unique_ptr<nn::Parameter> weight_;
-  std::unique_ptr<nn::Parameter> bias_;
-  std::shared_ptr<Region> region_;
+ protected:
+  std::unique_ptr<nn::Parameter> weight_;  ///< some of its columns
+  std::unique_ptr<nn::Parameter> bias_;    ///< null: none
+  std::shared_ptr<Region> region_;         ///< what happens around the product
 };
 
 }  // namespace ultra::tensor_parallel

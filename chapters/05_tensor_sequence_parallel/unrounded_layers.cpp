@@ -8,25 +8,14 @@ namespace {
 using ops::as_matrix;
 using ops::Transpose;
 
-/// x op(weight), in rows like those of x: of x's type, or unrounded.
-Tensor product(const Tensor& x, const nn::Parameter& weight, Transpose transpose, DType dtype) {
-  const Tensor y = ops::matmul(as_matrix(x), Transpose::kNo, weight.value(), transpose, dtype);
+/// x op(weight), in rows like those of x, unrounded.
+Tensor product(const Tensor& x, const nn::Parameter& weight, Transpose transpose) {
+  const Tensor y = ops::matmul(as_matrix(x), Transpose::kNo, weight.value(), transpose,
+                               accumulation_dtype(x.dtype()));
   return y.view(x.shape().with(-1, y.size(1)));
 }
 
-DType sums_of(const Tensor& x) { return accumulation_dtype(x.dtype()); }
-
 }  // namespace
-
-std::vector<Tensor> UnroundedColumnParallel::forward(const Tensor& x, nn::Saved& saved) {
-  saved.put("input", x);
-  const Tensor all = region_->enter(x).wait();
-  std::vector<Tensor> outputs;
-  for (const nn::Parameter* weight : weights_) {
-    outputs.push_back(product(all, *weight, Transpose::kYes, all.dtype()));
-  }
-  return outputs;
-}
 
 Tensor UnroundedColumnParallel::backward(std::span<const Tensor> d_y, nn::Saved& saved) {
   const Tensor own = saved.take("input");
@@ -37,7 +26,7 @@ Tensor UnroundedColumnParallel::backward(std::span<const Tensor> d_y, nn::Saved&
       ops::matmul_into(as_matrix(part), as_matrix(d_y[i]), Transpose::kNo, weights_[i]->value(),
                        Transpose::kNo, ops::Write::kAccumulate);
     } else {
-      part = product(d_y[i], *weights_[i], Transpose::kNo, sums_of(d_y[i]));
+      part = product(d_y[i], *weights_[i], Transpose::kNo);
     }
   }
   const Tensor x = entering.wait();
@@ -48,16 +37,8 @@ Tensor UnroundedColumnParallel::backward(std::span<const Tensor> d_y, nn::Saved&
 
 Tensor UnroundedRowParallel::forward(const Tensor& x, nn::Saved& saved) {
   saved.put("input", x);
-  const Tensor part = product(x, *weight_, Transpose::kYes, sums_of(x));
+  const Tensor part = product(x, *weight_, Transpose::kYes);
   return cast(region_->leave(part).wait(), x.dtype());
-}
-
-Tensor UnroundedRowParallel::backward(const Tensor& d_y, nn::Saved& saved) {
-  const Tensor x = saved.take("input");
-  const Tensor d_all = region_->leave_backward(d_y).wait();
-  const Tensor d_x = product(d_all, *weight_, Transpose::kNo, x.dtype());
-  nn::add_matmul_grad(*weight_, d_all, x);
-  return d_x.view(x.shape());
 }
 
 }  // namespace ultra::tensor_parallel
