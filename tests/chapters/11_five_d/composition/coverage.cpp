@@ -73,7 +73,7 @@ const std::vector<std::string>& features() {
       "--cp-layout contiguous", "--cp-layout zigzag", "--tp-overlap backward", "--tp-overlap ring",
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
-      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--head-z-loss",
+      "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--mtp", "--head-z-loss",
       "--attention mla", "--attention mla-absorbed", "--resume", "uneven shares"};
   return all;
 }

@@ -123,6 +123,7 @@ class Draw {
     model("--seq", seq_);
     if (percent(30)) model("--vocab", 256 + random_.between(1, 9));
     if (percent(25)) model("--tied-embeddings");
+    if (percent(25)) model("--mtp");
     if (percent(10)) model("--head-z-loss", "0.1");
     if (latents) {
       draw_latents();
