@@ -132,12 +132,9 @@ int main(int argc, char** argv) {
       return ultra::bench::run_device_training(argc, argv);
     }
   }
-  std::printf("OpenBLAS kernels: %s, %d thread(s)\n", openblas_get_corename(),
-              openblas_get_num_threads());
-  if (std::getenv("OPENBLAS_CORETYPE") != nullptr) {
-    std::printf(
-        "warning: OPENBLAS_CORETYPE forces these kernels; unset it to measure the machine\n");
-  }
+  const char* forced = std::getenv("OPENBLAS_CORETYPE");
+  std::printf("OpenBLAS kernels: %s%s, %d thread(s)\n", openblas_get_corename(),
+              forced != nullptr ? " (by OPENBLAS_CORETYPE)" : "", openblas_get_num_threads());
   benchmark::Initialize(&argc, argv);
   benchmark::RunSpecifiedBenchmarks();
   return 0;

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import sys
 
+from blas_kernels import better_kernels, chosen_kernels
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 NEEDED_GIB = {"memory": 8, "disk": 30}
 NEEDED_SHARED_GIB = 1
@@ -88,6 +90,15 @@ def mpi():
     yield ("ok" if known else "note", "MPI", said + ("" if known else ": tried with Open MPI only"))
 
 
+def blas():
+    chosen = chosen_kernels()
+    better = better_kernels(chosen, read("proc/cpuinfo"))
+    if better:
+        yield ("note", "OpenBLAS", f"does not know this processor ({chosen}): ./workbook takes {better}; elsewhere set OPENBLAS_CORETYPE={better}")
+    elif chosen:
+        yield ("ok", "OpenBLAS", f"kernels for {chosen}")
+
+
 def gpus():
     found = output_of("nvidia-smi", "--query-gpu=name,memory.total,driver_version,clocks.sm,clocks.max.sm",
                       "--format=csv,noheader")
@@ -142,7 +153,7 @@ def clocks():
 
 
 def main():
-    lines = [line for part in (machine, packages, mpi, gpus, limits, clocks) for line in part()]
+    lines = [line for part in (machine, packages, blas, mpi, gpus, limits, clocks) for line in part()]
     for state, what, text in lines:
         print(f"  {state:<8}{what:<18}{text}")
     missing = sum(state == "missing" for state, _, _ in lines)

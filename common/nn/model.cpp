@@ -48,7 +48,8 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
       seed,
       std::make_shared<const ops::RopeTable>(
           device, accumulation_dtype(precision.compute), config_.core_head_dim(),
-          config_.max_seq_len, config_.rope_theta, config_.rope_scaling, config_.rotated_dim()),
+          values == Values::kNever ? 1 : config_.max_seq_len,  // nothing will be rotated
+          config_.rope_theta, config_.rope_scaling, config_.rotated_dim()),
       factory,
       values};
   if (stage.has_embedding) {

@@ -8,6 +8,9 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+from blas_kernels import better_kernels  # noqa: E402  (after the path)
+
 PACKAGES = [line.split() for line in (ROOT / "tools/packages.txt").read_text(encoding="utf-8").splitlines()
             if line.strip() and not line.startswith("#")]
 TWO_GPUS = ("NVIDIA H100 80GB HBM3, 81559 MiB, 550.54, 345 MHz, 1980 MHz\n"
@@ -105,6 +108,12 @@ class Doctor(unittest.TestCase):
         self.assertIn("1 GiB free of 8", self.line(text, "memory"))
         self.assertIn("governor powersave", self.line(text, "clocks"))
         self.assertIn("others compute", self.line(text, "load"))
+
+    def test_kernels_of_a_processor_that_is_newer_than_openblas(self):
+        old, new = "flags\t\t: fpu sse2 avx fma avx2", "flags\t\t: fpu fma avx2 avx512f avx512dq avx512bw avx512vl amx_tile"
+        for chosen, cpuinfo, better in [("Prescott", old, "Haswell"), ("Prescott", new, "SkylakeX"), ("Haswell", new, ""),
+                                        ("Prescott", "flags : fpu sse2", ""), ("Prescott", "Features : asimd", ""), ("", new, "")]:
+            self.assertEqual(better_kernels(chosen, cpuinfo), better, (chosen, cpuinfo))
 
 
 if __name__ == "__main__":

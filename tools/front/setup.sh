@@ -192,6 +192,13 @@ need_configured() {
   echo "$stamp" >"$folder/.configured"
 }
 
+# Programs that are started from here on take OpenBLAS's kernels for this processor, although it knows it not.
+use_processors_kernels() {
+  local kernels=${OPENBLAS_CORETYPE:-}
+  [[ -n $kernels ]] || kernels=$("$(system_python)" tools/blas_kernels.py)
+  [[ -z $kernels ]] || export OPENBLAS_CORETYPE=$kernels
+}
+
 # begin_build NICENESS PRESET NAME ADVICE TARGET...: starts a build under the lock; NAME is the log's. 19
 # leaves the processor to what goes on meanwhile. end_build waits for it.
 begin_build() {
@@ -199,6 +206,7 @@ begin_build() {
   shift 4
   lock_build
   need_configured "$preset"
+  use_processors_kernels
   begin_step "$name" "Building ($preset)" "$advice" nice -n "$niceness" \
     cmake --build "build/$preset" --parallel "${WORKBOOK_JOBS:-$(nproc)}" --target "$@"
 }
