@@ -68,13 +68,11 @@ function(ultra_test_executable target label sources libraries)
   ultra_compile_quickly(${target})
   if(ultra_test_support IN_LIST libraries) # not the kernels', which share none of common/'s macros
     ultra_precompile(${target} test)
-    if(NOT target MATCHES "09_kernels") # whose files name tiles and sizes alike
-      ultra_compile_together(${target} 16)
-      # A name that a neighbour has, too, is no shadow.
-      set_target_properties(${target} PROPERTIES
-        UNITY_BUILD_CODE_BEFORE_INCLUDE "#pragma GCC diagnostic ignored \"-Wshadow\"")
-    endif()
   endif()
+  ultra_compile_together(${target} 16)
+  # A name that a neighbour has, too, is no shadow.
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD_CODE_BEFORE_INCLUDE "#pragma GCC diagnostic ignored \"-Wshadow\"")
   set_target_properties(${target} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   set(seconds 120)

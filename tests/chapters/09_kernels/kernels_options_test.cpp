@@ -13,7 +13,7 @@
 #include "tests/support/programs/parse_options.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace kernels_options_test {
 
 using test::parsed;
 using testing::AllOf;
@@ -105,5 +105,5 @@ TEST_F(KernelsOptionsTest, ValuesThatCannotWork) {
   EXPECT_THROW(request({"--seed", "-1"}), ConfigError);
 }
 
-}  // namespace
+}  // namespace kernels_options_test
 }  // namespace ultra::ladders

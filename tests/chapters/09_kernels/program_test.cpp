@@ -13,7 +13,7 @@
 #include "tests/support/programs/process.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace program_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -99,5 +99,5 @@ TEST(KernelsProgram, AGpuThatIsNotThere) {
   expect_refused({"--gpu"}, {"--gpu", "Hint: "});
 }
 
-}  // namespace
+}  // namespace program_test
 }  // namespace ultra::ladders

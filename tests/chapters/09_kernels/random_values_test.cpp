@@ -9,7 +9,7 @@
 #include <vector>
 
 namespace ultra::ladders {
-namespace {
+namespace random_values_test {
 
 TEST(NormalValues, RepeatFromTheLastDrawnOne) {
   const std::vector<float> once = normal_values(kDrawnNumbers, 7, "x");
@@ -31,5 +31,5 @@ TEST(NormalValues, DifferFromRowToRow) {
   EXPECT_GT(firsts.size(), 8192U * 99 / 100);
 }
 
-}  // namespace
+}  // namespace random_values_test
 }  // namespace ultra::ladders

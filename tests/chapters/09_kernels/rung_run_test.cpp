@@ -21,7 +21,7 @@
 #include "tests/support/compare.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace rung_run_test {
 
 using nlohmann::json;
 using testing::AllOf;
@@ -291,5 +291,5 @@ TEST(ProductSizes, AreTheProblemsOwnWhereItIsAProduct) {
               ElementsAre(128, 128, 128));
 }
 
-}  // namespace
+}  // namespace rung_run_test
 }  // namespace ultra::ladders

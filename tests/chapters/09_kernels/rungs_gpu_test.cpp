@@ -12,7 +12,7 @@
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace rungs_gpu_test {
 
 struct RungOnGpu {
   std::string ladder;
@@ -128,5 +128,5 @@ TEST_P(ProductsOnGpu, AreRightForRaggedMultiplesOfEight) {
   expect_right({{1, 8, 8}, {64, 64, 64}, {136, 264, 72}, {257, 520, 456}, {4101, 1288, 200}}, {5});
 }
 
-}  // namespace
+}  // namespace rungs_gpu_test
 }  // namespace ultra::ladders

@@ -15,7 +15,7 @@
 #include "tests/support/contracts/kernels.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace rungs_test {
 
 struct RungCase {
   std::string ladder;
@@ -68,5 +68,5 @@ TEST(Ladders, AreInOrder) {
   }
 }
 
-}  // namespace
+}  // namespace rungs_test
 }  // namespace ultra::ladders

@@ -10,7 +10,7 @@
 #include "tests/support/compare.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace selection_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -89,5 +89,5 @@ TEST_F(SelectionTest, EveryLadderCanBeEmulatedAtItsOwnSizes) {
   }
 }
 
-}  // namespace
+}  // namespace selection_test
 }  // namespace ultra::ladders

@@ -5,7 +5,7 @@
 #include "kernels/device/device_info.hpp"
 
 namespace ultra::kernels {
-namespace {
+namespace device_info_gpu_test {
 
 TEST(DeviceInfo, DescribesEachGpu) {
   const auto devices = list_devices();
@@ -20,5 +20,5 @@ TEST(DeviceInfo, DescribesEachGpu) {
   }
 }
 
-}  // namespace
+}  // namespace device_info_gpu_test
 }  // namespace ultra::kernels

@@ -7,7 +7,7 @@
 #include "build_config.hpp"
 
 namespace ultra::kernels {
-namespace {
+namespace device_info_test {
 
 TEST(DeviceInfo, WithoutCudaThereAreNoDevices) {
   if (build::kHasCuda) {
@@ -20,5 +20,5 @@ TEST(DeviceInfo, AsksTwiceWithTheSameAnswer) {
   EXPECT_EQ(list_devices().size(), list_devices().size());
 }
 
-}  // namespace
+}  // namespace device_info_test
 }  // namespace ultra::kernels

@@ -21,7 +21,7 @@
 #include "tests/kernels/generic/support.hpp"
 
 namespace ultra::kernels::generic::test {
-namespace {
+namespace operations_test {
 
 class PlainOperations : public PlainTest {};
 
@@ -369,5 +369,5 @@ TEST_F(PlainOperations, AttentionOverDocumentsHasTheSumOfItsGradients) {
               std::accumulate(given.begin(), given.end(), 0.0), 1e-10);
 }
 
-}  // namespace
+}  // namespace operations_test
 }  // namespace ultra::kernels::generic::test

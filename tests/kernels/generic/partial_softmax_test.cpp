@@ -8,7 +8,7 @@
 #include "tests/kernels/generic/support.hpp"
 
 namespace ultra::kernels::generic::test {
-namespace {
+namespace partial_softmax_test {
 
 class PartialSoftmax : public PlainTest {};
 
@@ -175,5 +175,5 @@ TEST_F(PartialSoftmax, WhoHasSeenNothingYetStaysSo) {
   EXPECT_EQ(log_sum.download().front(), kNothing);
 }
 
-}  // namespace
+}  // namespace partial_softmax_test
 }  // namespace ultra::kernels::generic::test

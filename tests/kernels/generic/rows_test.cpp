@@ -18,7 +18,7 @@
 #include "tests/kernels/generic/support.hpp"
 
 namespace ultra::kernels::generic::test {
-namespace {
+namespace rows_test {
 
 class PlainCombine : public PlainTest {
  protected:
@@ -326,5 +326,5 @@ TEST_F(Fp8Grid, CodesBringBackTheNumbers) {
   }
 }
 
-}  // namespace
+}  // namespace rows_test
 }  // namespace ultra::kernels::generic::test

@@ -14,7 +14,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace barriers_test {
 
 using namespace kernels::hopper;
 
@@ -275,5 +275,5 @@ TEST_F(Clusters, FillTheGrid) {
                [&] { run<3>(Visit::kRight); });
 }
 
-}  // namespace
+}  // namespace barriers_test
 }  // namespace ultra::simt::test

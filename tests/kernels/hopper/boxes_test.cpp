@@ -14,7 +14,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace boxes_test {
 
 using namespace kernels::hopper;
 
@@ -220,5 +220,5 @@ TEST_F(StoredBoxes, MustBeReadBeforeTheirMemoryEndsOrIsWritten) {
   expect_found(Manner::kHalf, Fault::kUninitialised, {"of which bytes are not written"});
 }
 
-}  // namespace
+}  // namespace boxes_test
 }  // namespace ultra::simt::test

@@ -16,7 +16,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace layouts_test {
 
 using emulator::TensorMap;
 
@@ -182,5 +182,5 @@ TEST(TensorMaps, RefuseWhatTheDriverRefuses) {
   refused("rows of 128 bytes and a swizzle of 64", map);
 }
 
-}  // namespace
+}  // namespace layouts_test
 }  // namespace ultra::simt::test

@@ -14,7 +14,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace pipeline_mistakes_test {
 
 using namespace kernels::hopper;
 
@@ -294,5 +294,5 @@ TEST_F(Pipeline, BoxesBeginAtMultiplesOf128) {
                {"a box at byte", "expected a multiple of 128"});
 }
 
-}  // namespace
+}  // namespace pipeline_mistakes_test
 }  // namespace ultra::simt::test

@@ -11,7 +11,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace products_test {
 
 constexpr std::uint32_t kRows = 64;
 constexpr std::uint32_t kDepth = 16;
@@ -164,5 +164,5 @@ TEST(Products, BeginAtEachStepOfTheDepth) {
   }
 }
 
-}  // namespace
+}  // namespace products_test
 }  // namespace ultra::simt::test

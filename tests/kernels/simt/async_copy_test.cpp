@@ -10,7 +10,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace async_copy_test {
 
 // How a kernel that copies one tile, and reads it, goes about it.
 enum class Manner { kRight, kNoWait, kNoCommit, kNoBarrier, kWaitBehindBarrier, kWaitForTooFew };
@@ -153,5 +153,5 @@ TEST(AsyncCopyEdge, TheRestIsZero) {
                [&] { launch(ragged_kernel, one_block(1), in.data() + 1, out.data(), 8); });
 }
 
-}  // namespace
+}  // namespace async_copy_test
 }  // namespace ultra::simt::test

@@ -15,7 +15,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace block_reduce_test {
 
 // Every thread's sum of `values`, of which each thread has one per round.
 __global__ void block_sum_kernel(const float* values, float* sums, int rounds) {
@@ -161,5 +161,5 @@ TEST(Recording, ReplaysWhatWasRecorded) {
   }
 }
 
-}  // namespace
+}  // namespace block_reduce_test
 }  // namespace ultra::simt::test

@@ -9,7 +9,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace counters_test {
 
 __global__ void strided_load_kernel(const float* in, float* out, int stride, int offset) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -251,5 +251,5 @@ TEST(Counters, MetricsHaveTheNamesOfNsightCompute) {
   EXPECT_THROW(static_cast<void>(report.metric("no_such_metric")), std::out_of_range);
 }
 
-}  // namespace
+}  // namespace counters_test
 }  // namespace ultra::simt::test

@@ -10,7 +10,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace intrinsics_test {
 
 __global__ void index_kernel(unsigned* out) {
   const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
@@ -254,5 +254,5 @@ TEST(Intrinsics, LaunchesRunSideBySide) {
   }
 }
 
-}  // namespace
+}  // namespace intrinsics_test
 }  // namespace ultra::simt::test

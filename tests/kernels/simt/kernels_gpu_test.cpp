@@ -10,7 +10,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace kernels_gpu_test {
 
 class KernelsOnGpu : public ::testing::Test {
  protected:
@@ -95,5 +95,5 @@ TEST_F(KernelsOnGpu, RowSums) {
   EXPECT_EQ(sums_of_rows<Executor::kGpu>(5, 300), sums_of_rows<Executor::kFast>(5, 300));
 }
 
-}  // namespace
+}  // namespace kernels_gpu_test
 }  // namespace ultra::simt::test

@@ -8,7 +8,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace kernels_test {
 
 template <typename ExecutorConstant>
 class KernelsOn : public ::testing::Test {
@@ -127,5 +127,5 @@ TYPED_TEST(KernelsOn, ReportAddsLaunches) {
   }
 }
 
-}  // namespace
+}  // namespace kernels_test
 }  // namespace ultra::simt::test

@@ -12,7 +12,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace matrix_tiles_test {
 
 // Element (row, column) of matrix m is the number 64 m + 8 row + column.
 template <typename Load, int matrices>
@@ -253,5 +253,5 @@ TEST(MatrixTiles, AProductOfBytesIsALoops) {
   }
 }
 
-}  // namespace
+}  // namespace matrix_tiles_test
 }  // namespace ultra::simt::test

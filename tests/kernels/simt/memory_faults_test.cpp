@@ -8,7 +8,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace memory_faults_test {
 
 constexpr int kShiftLoad = __LINE__ + 3;
 __global__ void shift_kernel(const float* in, float* out, int shift) {
@@ -223,5 +223,5 @@ TEST(Buffers, EmptyOnesAreFine) {
   EXPECT_TRUE(empty.download().empty());
 }
 
-}  // namespace
+}  // namespace memory_faults_test
 }  // namespace ultra::simt::test

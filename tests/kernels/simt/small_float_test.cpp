@@ -12,7 +12,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace small_float_test {
 
 struct Definition {
   int exponent_bits;
@@ -105,11 +105,11 @@ TEST(SmallFloat, Fp8E5m2) {
   EXPECT_EQ(static_cast<float>(fp8_e5m2::from_bits(0x7c)), std::numeric_limits<float>::infinity());
 }
 
-}  // namespace
+}  // namespace small_float_test
 }  // namespace ultra::simt::test
 
 namespace ultra::simt {
-namespace {
+namespace small_float_test {
 
 TEST(FastMath, PowersOfTwo) {
   for (const float x : {-125.5F, -1.0F, -0.25F, 0.0F, 0.5F, 10.0F}) {
@@ -123,5 +123,5 @@ TEST(FastMath, PowersBelowTheSmallestNormalNumberAreZero) {
   EXPECT_EQ(exp2_flushed(-std::numeric_limits<float>::infinity()), 0.0F);
 }
 
-}  // namespace
+}  // namespace small_float_test
 }  // namespace ultra::simt

@@ -8,7 +8,7 @@
 #include "tests/kernels/simt/support.hpp"
 
 namespace ultra::simt::test {
-namespace {
+namespace thread_faults_test {
 
 constexpr int kBarrierAfterExit = __LINE__ + 5;
 __global__ void early_exit_kernel(int count) {
@@ -317,5 +317,5 @@ TEST(ThreadFaults, ALaunchInsideAKernel) {
                [&] { launch(nested_kernel, one_block(1)); });
 }
 
-}  // namespace
+}  // namespace thread_faults_test
 }  // namespace ultra::simt::test

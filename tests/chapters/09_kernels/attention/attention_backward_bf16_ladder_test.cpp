@@ -7,7 +7,7 @@
 #include "tests/chapters/09_kernels/attention/attention_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace attention_backward_bf16_ladder_test {
 
 using simt::AccessKind;
 
@@ -87,5 +87,5 @@ TEST_F(AttentionBackwardBf16Ladder, OneKernelTakesAnyLengthAndGrouping) {
   }
 }
 
-}  // namespace
+}  // namespace attention_backward_bf16_ladder_test
 }  // namespace ultra::ladders

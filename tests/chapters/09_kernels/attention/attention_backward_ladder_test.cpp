@@ -7,7 +7,7 @@
 #include "tests/chapters/09_kernels/attention/attention_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace attention_backward_ladder_test {
 
 using simt::AccessKind;
 
@@ -53,5 +53,5 @@ TEST_F(AttentionBackwardLadder, SplitLoadsOnlyPairsOfTilesThatSeeEachOther) {
   EXPECT_EQ(loaded("split", sizes, kCausal), expected(3));
 }
 
-}  // namespace
+}  // namespace attention_backward_ladder_test
 }  // namespace ultra::ladders

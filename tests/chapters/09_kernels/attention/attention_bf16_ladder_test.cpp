@@ -8,7 +8,7 @@
 #include "tests/chapters/09_kernels/attention/attention_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace attention_bf16_ladder_test {
 
 using simt::AccessKind;
 
@@ -129,5 +129,5 @@ TEST_F(AttentionBf16Ladder, WarpgroupsNeedRowsOfSixteenBytes) {
             "head_dim is 20, expected a multiple of 8, at most 128");
 }
 
-}  // namespace
+}  // namespace attention_bf16_ladder_test
 }  // namespace ultra::ladders

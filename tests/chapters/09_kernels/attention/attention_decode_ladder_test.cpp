@@ -7,7 +7,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace attention_decode_ladder_test {
 
 using simt::AccessKind;
 
@@ -82,5 +82,5 @@ TEST_F(AttentionDecodeLadder, RefusesWhatItCannotDo) {
   EXPECT_EQ(refusal_of("split", {1, 1 << 20, 1, 4, 64}), "");
 }
 
-}  // namespace
+}  // namespace attention_decode_ladder_test
 }  // namespace ultra::ladders

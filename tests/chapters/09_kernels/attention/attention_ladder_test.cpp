@@ -8,7 +8,7 @@
 #include "tests/chapters/09_kernels/attention/attention_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace attention_ladder_test {
 
 using simt::AccessKind;
 
@@ -85,5 +85,5 @@ TEST_F(AttentionLadder, RefusalsSayWhy) {
   EXPECT_EQ(refusal_of("online", {64, 8, 8, 8192, 64}), "");
 }
 
-}  // namespace
+}  // namespace attention_ladder_test
 }  // namespace ultra::ladders

@@ -9,7 +9,7 @@
 #include "tests/chapters/09_kernels/attention/attention_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace attention_ladders_test {
 
 const std::vector<Sizes> kFp32Corners = {{2, 1, 1, 1, 4},   {1, 1, 1, 1, 128},  {3, 2, 1, 65, 16},
                                          {2, 1, 5, 13, 64}, {1, 2, 2, 40, 100}, {1, 2, 3, 17, 128}};
@@ -101,5 +101,5 @@ TEST_P(AttentionLadders, CostIsOfTheCausalHalfWhereTheSeedIsOdd) {
             GetParam().element_bytes * GetParam().tensors * (6.0 * 80.0 + 2.0 * 80.0) + 4.0 * 60.0);
 }
 
-}  // namespace
+}  // namespace attention_ladders_test
 }  // namespace ultra::ladders

@@ -10,7 +10,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace packed_sequences_ladder_test {
 
 using simt::AccessKind;
 
@@ -72,5 +72,5 @@ TEST_F(PackedSequencesLadder, TokensDoNotDependOnTheSeed) {
   EXPECT_EQ(std::accumulate(other.begin(), other.end(), std::uint64_t{0}), tokens);
 }
 
-}  // namespace
+}  // namespace packed_sequences_ladder_test
 }  // namespace ultra::ladders

@@ -14,7 +14,7 @@
 #include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace repeated_gradients_gpu_test {
 
 namespace rungs_of = kernels::attention_backward_bf16;
 using simt::bf16;
@@ -68,5 +68,5 @@ TEST(RepeatedGradientsOnGpu, HaveTheSameBits) {
   }
 }
 
-}  // namespace
+}  // namespace repeated_gradients_gpu_test
 }  // namespace ultra::ladders

@@ -5,7 +5,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace softmax_and_rope_ladders_test {
 
 using simt::AccessKind;
 
@@ -128,5 +128,5 @@ TEST_F(RopeLadder, FarPositionsAreAsExactAsNearOnes) {
   }
 }
 
-}  // namespace
+}  // namespace softmax_and_rope_ladders_test
 }  // namespace ultra::ladders

@@ -10,7 +10,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace varlen_ladders_test {
 
 using simt::AccessKind;
 
@@ -150,5 +150,5 @@ TEST(PackedDocuments, AreRowsOfThePack) {
   EXPECT_EQ(kernels::attention_varlen::most_tiles(300, 4), 3U + 4U);
 }
 
-}  // namespace
+}  // namespace varlen_ladders_test
 }  // namespace ultra::ladders

@@ -13,7 +13,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace experts_ladders_test {
 
 using simt::AccessKind;
 using testing::HasSubstr;
@@ -142,5 +142,5 @@ TEST_F(GroupedMatmulLadder, ARaggedDepthIsRefused) {
   EXPECT_THAT(refusal_of("one_launch", {2, 4, 4, 12}), HasSubstr("multiple of 8"));
 }
 
-}  // namespace
+}  // namespace experts_ladders_test
 }  // namespace ultra::ladders

@@ -10,7 +10,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace matmul_bf16_ladder_test {
 
 using simt::AccessKind;
 using simt::Report;
@@ -176,5 +176,5 @@ TEST(TileOrder, GoesThroughEachTileOnceAndThroughBandsInTurn) {
   EXPECT_EQ(column, 7);
 }
 
-}  // namespace
+}  // namespace matmul_bf16_ladder_test
 }  // namespace ultra::ladders

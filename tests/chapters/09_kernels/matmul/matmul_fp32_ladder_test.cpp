@@ -12,7 +12,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace matmul_fp32_ladder_test {
 
 using simt::AccessKind;
 
@@ -212,5 +212,5 @@ TEST_F(MatmulFp32Ladder, RefusesMatricesThatAnIntCannotCount) {
   }
 }
 
-}  // namespace
+}  // namespace matmul_fp32_ladder_test
 }  // namespace ultra::ladders

@@ -6,7 +6,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace matmul_fp8_ladder_test {
 
 using simt::AccessKind;
 
@@ -73,5 +73,5 @@ TEST_F(MatmulFp8Ladder, RefusesRaggedGroups) {
   EXPECT_THAT(refusal_of("tensor_cores", {4, 4, 130}), testing::HasSubstr("multiple of 128"));
 }
 
-}  // namespace
+}  // namespace matmul_fp8_ladder_test
 }  // namespace ultra::ladders

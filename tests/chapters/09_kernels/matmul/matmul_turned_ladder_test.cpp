@@ -8,7 +8,7 @@
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace matmul_turned_ladder_test {
 
 using simt::AccessKind;
 
@@ -69,5 +69,5 @@ TEST_F(MatmulTurnedLadder, ThePairOfLayoutsThatNobodyHasIsNamed) {
               testing::HasSubstr("exchange the factors"));
 }
 
-}  // namespace
+}  // namespace matmul_turned_ladder_test
 }  // namespace ultra::ladders

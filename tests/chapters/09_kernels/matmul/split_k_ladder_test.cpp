@@ -7,7 +7,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace split_k_ladder_test {
 
 using simt::AccessKind;
 
@@ -81,5 +81,5 @@ TEST_F(SplitKLadder, ARaggedDepthIsRefused) {
   EXPECT_THAT(refusal_of("stream", {2, 4, 12, 4}), testing::HasSubstr("multiple of 8"));
 }
 
-}  // namespace
+}  // namespace split_k_ladder_test
 }  // namespace ultra::ladders

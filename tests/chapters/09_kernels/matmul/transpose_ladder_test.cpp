@@ -5,7 +5,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace transpose_ladder_test {
 
 using simt::AccessKind;
 
@@ -53,5 +53,5 @@ TEST_F(TransposeLadder, VectorisedTakesRowsThatAreNoMultipleOfFour) {
   }
 }
 
-}  // namespace
+}  // namespace transpose_ladder_test
 }  // namespace ultra::ladders

@@ -11,7 +11,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace adamw_ladder_test {
 
 using simt::AccessKind;
 
@@ -111,5 +111,5 @@ TEST_F(AdamWOfOps, IsTheUpdateOfTheKernels) {
   expect_near(second_buffer.download(), second_moment);
 }
 
-}  // namespace
+}  // namespace adamw_ladder_test
 }  // namespace ultra::ladders

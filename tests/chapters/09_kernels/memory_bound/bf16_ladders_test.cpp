@@ -5,7 +5,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace bf16_ladders_test {
 
 class SwigluBf16Ladder : public test::LadderTest {
  protected:
@@ -83,5 +83,5 @@ TEST_F(AdamWBf16Ladder, LastParametersHaveAThreadEach) {
   }
 }
 
-}  // namespace
+}  // namespace bf16_ladders_test
 }  // namespace ultra::ladders

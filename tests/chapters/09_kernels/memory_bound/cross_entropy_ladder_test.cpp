@@ -12,7 +12,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace cross_entropy_ladder_test {
 
 using simt::AccessKind;
 namespace rungs_of = kernels::cross_entropy;
@@ -139,5 +139,5 @@ TEST(CrossEntropyKernels, ATargetBehindTheVocabularyIsAnAccessOutside) {
   }
 }
 
-}  // namespace
+}  // namespace cross_entropy_ladder_test
 }  // namespace ultra::ladders

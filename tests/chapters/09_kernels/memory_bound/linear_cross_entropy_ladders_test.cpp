@@ -8,7 +8,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace linear_cross_entropy_ladders_test {
 
 using kernels::linear_cross_entropy_backward::chunk_of;
 using simt::AccessKind;
@@ -105,5 +105,5 @@ TEST(LinearCrossEntropyBackward, AChunksLogitsAreAboutAsManyAsElementsOfX) {
   EXPECT_EQ(chunk_of(1, 8, 8), 128);
 }
 
-}  // namespace
+}  // namespace linear_cross_entropy_ladders_test
 }  // namespace ultra::ladders

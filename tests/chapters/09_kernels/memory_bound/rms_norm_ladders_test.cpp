@@ -7,7 +7,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace rms_norm_ladders_test {
 
 using simt::AccessKind;
 
@@ -112,5 +112,5 @@ TEST_F(RmsNormBackwardLadder, RowsOfABlockHaveALimit) {
   EXPECT_NE(refusal_of("two_stages", {2, 8193}), "");
 }
 
-}  // namespace
+}  // namespace rms_norm_ladders_test
 }  // namespace ultra::ladders

@@ -9,7 +9,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace small_launches_ladder_test {
 
 using simt::AccessKind;
 
@@ -74,5 +74,5 @@ TEST(SmallLaunches, ARecordingKeepsItsArguments) {
   EXPECT_THAT(out.download(), testing::Each(2.0F));
 }
 
-}  // namespace
+}  // namespace small_launches_ladder_test
 }  // namespace ultra::ladders

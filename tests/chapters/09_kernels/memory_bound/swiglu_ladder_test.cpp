@@ -6,7 +6,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace swiglu_ladder_test {
 
 constexpr std::uint64_t kTokens = 8;
 constexpr std::uint64_t kFfn = 256;
@@ -62,5 +62,5 @@ TEST_P(SwigluLadders, LastElementsHaveAThreadEach) {
   }
 }
 
-}  // namespace
+}  // namespace swiglu_ladder_test
 }  // namespace ultra::ladders

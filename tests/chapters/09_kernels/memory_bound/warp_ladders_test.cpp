@@ -6,7 +6,7 @@
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace warp_ladders_test {
 
 using simt::AccessKind;
 
@@ -149,5 +149,5 @@ TEST_F(QuantizeFp8Ladder, RaggedGroupsAreRefused) {
   EXPECT_THAT(refusal_of("vectorised", {2, 130}), testing::HasSubstr("multiple of 128"));
 }
 
-}  // namespace
+}  // namespace warp_ladders_test
 }  // namespace ultra::ladders

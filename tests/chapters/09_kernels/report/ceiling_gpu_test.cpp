@@ -10,7 +10,7 @@
 #include "kernels/device/device_info.hpp"
 
 namespace ultra::ladders {
-namespace {
+namespace ceiling_gpu_test {
 
 TEST(CeilingOnGpu, EveryLimitHasOne) {
   if (kernels::list_devices().empty()) {
@@ -45,5 +45,5 @@ TEST(CeilingOnGpu, EveryLimitHasOne) {
   }
 }
 
-}  // namespace
+}  // namespace ceiling_gpu_test
 }  // namespace ultra::ladders
