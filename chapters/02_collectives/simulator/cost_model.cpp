@@ -1,8 +1,6 @@
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <cmath>
 
 #include "chapters/02_collectives/steps.hpp"
 
@@ -25,14 +23,6 @@ CollectiveCost fold_cost(int ranks, const LinkCost& link) {
 }
 
 }  // namespace
-
-std::optional<double> crossover_bytes(const CollectiveCost& a, const CollectiveCost& b) {
-  const double less_latency = b.latency - a.latency;
-  const double more_per_byte = a.seconds_per_byte - b.seconds_per_byte;
-  const double bytes = less_latency / more_per_byte;
-  if (!std::isfinite(bytes) || bytes <= 0.0) return std::nullopt;
-  return bytes;
-}
 
 CollectiveCost ring_reduce_scatter_cost(int ranks, const LinkCost& link) {
   return {(ranks - 1) * link.alpha, others_share(ranks) * (link.beta + link.gamma)};
@@ -70,18 +60,9 @@ CollectiveCost binomial_all_reduce_cost(int ranks, const LinkCost& link) {
   return binomial_reduce_cost(ranks, link) + binomial_broadcast_cost(ranks, link);
 }
 
-CollectiveCost pipelined_tree_all_reduce_cost(int ranks, int segments, const LinkCost& link) {
-  const double rounds = log2_up(ranks) + segments - 1;
-  return {2.0 * rounds * link.alpha, rounds / segments * (2.0 * link.beta + link.gamma)};
-}
-
 CollectiveCost double_tree_all_reduce_cost(int ranks, int segments, const LinkCost& link) {
   const double rounds = 4.0 * (log2_up(ranks) + segments);
   return {rounds * link.alpha, rounds / (2.0 * segments) * (link.beta + link.gamma / 2.0)};
-}
-
-double best_tree_segments(int ranks, double bytes, const LinkCost& link) {
-  return std::max(1.0, std::sqrt((log2_up(ranks) - 1.0) * bytes * link.beta / link.alpha));
 }
 
 CollectiveCost torus_2d_all_reduce_cost(int rows, int columns, const LinkCost& between_rows,
@@ -100,13 +81,6 @@ CollectiveCost torus_3d_all_reduce_cost(int size_z, int size_y, int size_x, cons
 CollectiveCost mesh_2d_all_reduce_cost(int rows, int columns, const LinkCost& between_rows,
                                        const LinkCost& within_row) {
   return ring_all_reduce_cost(columns, within_row) + ring_all_reduce_cost(rows, between_rows);
-}
-
-CollectiveCost leader_all_reduce_cost(int nodes, int ranks_per_node, const LinkCost& between_nodes,
-                                      const LinkCost& within_node) {
-  return binomial_reduce_cost(ranks_per_node, within_node) +
-         ring_all_reduce_cost(nodes, between_nodes) +
-         binomial_broadcast_cost(ranks_per_node, within_node);
 }
 
 CollectiveCost linear_broadcast_cost(int ranks, const LinkCost& link) {

@@ -5,15 +5,13 @@
 /// Legend: n ranks; S bytes of the whole array: what a rank ends with in an all-gather, has at first
 /// in a reduce-scatter, and sends, its own part included, in an all-to-all; log n = log2 n rounded
 /// up; alpha, beta, gamma as in LinkCost.
-/// Every form is a + b S, so two algorithms cross at one size at most. The forms assume that the
+/// Every form is a + b S. The forms assume that the
 /// links between any two ranks are equal and that messages do not share them; where sizes divide,
 /// the link simulator finds the same seconds.
 ///
 /// Sources: Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective Communication Operations
 /// in MPICH"; Chan et al. 2007, "Collective communication: theory, practice, and experience";
 /// Patarasuk and Yuan 2009.
-
-#include <optional>
 
 #include "chapters/02_collectives/simulator/link_cost.hpp"
 #include "common/comm/engine/operation.hpp"
@@ -37,11 +35,6 @@ struct CollectiveCost {
   }
   bool operator==(const CollectiveCost&) const = default;
 };
-
-/// @brief The size, in bytes, at which two algorithms take the same time: below it the one with
-/// less latency is faster, above it the other. None when one of them is never the slower one.
-[[nodiscard]] std::optional<double> crossover_bytes(const CollectiveCost& a,
-                                                    const CollectiveCost& b);
 
 // Reduce-scatter and all-gather -------------------------------------------------------------------
 
@@ -67,11 +60,6 @@ struct CollectiveCost {
 [[nodiscard]] CollectiveCost rabenseifner_all_reduce_cost(int ranks, const LinkCost& link);
 /// @brief log n (2 alpha + 2 S beta + S gamma): reduce to one rank, broadcast from it.
 [[nodiscard]] CollectiveCost binomial_all_reduce_cost(int ranks, const LinkCost& link);
-/// @brief 2 (log n + k - 1) (alpha + S/k beta) + (log n + k - 1) S/k gamma: a chain of k segments
-/// up a tree and down again, if a rank served all its children at once. An order of magnitude.
-/// @param segments  k, at least 1.
-[[nodiscard]] CollectiveCost pipelined_tree_all_reduce_cost(int ranks, int segments,
-                                                            const LinkCost& link);
 /// @brief 4 (log n + k) (alpha + S/(2k) (beta + gamma / 2)), two trees with k segments of S/(2k)
 /// each: about 2 S beta for large k, about 4 log n alpha for small S. An estimate: the two trees
 /// share their ranks' links, and the simulation finds 0.25 to 1.4 times as much.
@@ -80,9 +68,6 @@ struct CollectiveCost {
 /// reduction and scan".
 [[nodiscard]] CollectiveCost double_tree_all_reduce_cost(int ranks, int segments,
                                                          const LinkCost& link);
-/// @brief The k for which pipelined_tree_all_reduce_cost is least, as a real number:
-/// sqrt((log n - 1) S beta / alpha), at least 1.
-[[nodiscard]] double best_tree_segments(int ranks, double bytes, const LinkCost& link);
 
 /// @brief Reduce-scatter in rows of `columns` ranks, all-reduce of S / columns in columns of `rows`,
 /// all-gather in rows: ring by ring, each with its own link.
@@ -98,11 +83,6 @@ struct CollectiveCost {
 [[nodiscard]] CollectiveCost mesh_2d_all_reduce_cost(int rows, int columns,
                                                      const LinkCost& between_rows,
                                                      const LinkCost& within_row);
-/// @brief Reduce all of S to one rank per node, ring all-reduce of S between those, broadcast in the
-/// node; binomial trees inside. What two-level improves on: all of S crosses one NIC per node.
-[[nodiscard]] CollectiveCost leader_all_reduce_cost(int nodes, int ranks_per_node,
-                                                    const LinkCost& between_nodes,
-                                                    const LinkCost& within_node);
 
 // With a root -------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 /// The exchange of compressed gradients: everybody gets everybody's message.
 ///
 /// Messages cannot be added on the way, as those of an all-reduce are: the sum of two of them is
-/// not one. So they travel whole, and volume and work grow with the number of replicas. From some
-/// number on it no longer pays: most_replicas_that_gain().
+/// not one. So they travel whole, and volume and work grow with the number of replicas: each of N sends
+/// N - 1 messages, where an all-reduce sends less than two arrays. From some N on it no longer pays.
 
 #include <memory>
 

@@ -1,8 +1,6 @@
 #include "chapters/03_data_parallel/compression/compression_volume.hpp"
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 
 #include "common/base/numeric.hpp"
 
@@ -22,12 +20,6 @@ double power_sgd_sent_bytes(int replicas, std::span<const Shape> shapes, std::si
   const PowerSgdCounts counts = power_sgd_counts(shapes, rank);
   return all_reduce_sent_bytes(replicas, counts.first, dtype) +
          all_reduce_sent_bytes(replicas, counts.second, dtype);
-}
-
-std::size_t most_replicas_that_gain(std::size_t count, DType dtype, std::size_t message_words) {
-  if (count == 0) return 1;
-  const std::size_t twice = 2 * count * size_of(dtype);
-  return std::max<std::size_t>(1, (twice - 1) / (message_words * sizeof(std::int32_t)));
 }
 
 }  // namespace ultra::data_parallel

@@ -27,11 +27,4 @@ namespace ultra::data_parallel {
 [[nodiscard]] double power_sgd_sent_bytes(int replicas, std::span<const Shape> shapes,
                                           std::size_t rank, DType dtype);
 
-/// @brief The most replicas for which compressed messages are less than the all-reduce sends: N W <
-/// 2 S.
-///
-/// 1 when no two replicas gain anything. For one replica neither sends a byte.
-[[nodiscard]] std::size_t most_replicas_that_gain(std::size_t count, DType dtype,
-                                                  std::size_t message_words);
-
 }  // namespace ultra::data_parallel

@@ -1,8 +1,5 @@
 #include "chapters/08_expert_parallel/moe/moe_models.hpp"
 
-#include <algorithm>
-#include <cctype>
-
 #include "chapters/01_memory/model_presets.hpp"
 
 namespace ultra::expert_parallel {
@@ -90,16 +87,6 @@ const std::vector<TrainableMoeModel>& trainable_moe_models() {
          .moe = {.num_experts = 128, .top_k = 8, .expert_ffn = 768}}};
   }();
   return models;
-}
-
-const MoeModel* find_moe_model(std::string_view name) {
-  const auto& models = published_moe_models();
-  const auto found = std::ranges::find_if(models, [name](const MoeModel& model) {
-    return std::ranges::equal(name, model.shape.name, [](unsigned char a, unsigned char b) {
-      return std::tolower(a) == b;
-    });
-  });
-  return found == models.end() ? nullptr : &*found;
 }
 
 }  // namespace ultra::expert_parallel

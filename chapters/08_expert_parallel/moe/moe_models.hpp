@@ -65,7 +65,4 @@ struct TrainableMoeModel {
 /// Qwen/Qwen3-30B-A3B on Hugging Face.
 [[nodiscard]] const std::vector<TrainableMoeModel>& trainable_moe_models();
 
-/// @brief The published model of that name; case does not matter. Null when there is none.
-[[nodiscard]] const MoeModel* find_moe_model(std::string_view name);
-
 }  // namespace ultra::expert_parallel

@@ -57,32 +57,14 @@ TEST(CostModel, OfGridsByHand) {
   // 2 x 3 x 4 and 24 bytes: 3 steps of 6 in x, 2 of 2 in y, 2 of 1 in z, and back.
   EXPECT_DOUBLE_EQ(seconds(torus_3d_all_reduce_cost(2, 3, 4, kLink), 24),
                    (6 + 4 + 2) * 1e6 + (36 + 8 + 2) * 1e3 + 18 + 4 + 1);
-  // One rank per node does it all between 3 nodes: 4 steps of 4 bytes.
-  EXPECT_DOUBLE_EQ(seconds(leader_all_reduce_cost(3, 4, slow, kLink), 12),
-                   4e6 + 48e3 + 24 + 4 * 7e6 + 16 * 5e3 + 8);
 }
 
-TEST(CostModel, OfPipelinedTreesByHand) {
-  // 8 ranks, 4 segments: 3 + 4 - 1 = 6 rounds up and 6 down, of 2 bytes of 8.
-  EXPECT_DOUBLE_EQ(seconds(pipelined_tree_all_reduce_cost(8, 4, kLink), 8), 12e6 + 24e3 + 12);
+TEST(CostModel, OfTwoTreesByHand) {
   // Both trees at once: 4 (3 + 4) rounds of 1 byte.
   EXPECT_DOUBLE_EQ(seconds(double_tree_all_reduce_cost(8, 4, kLink), 8), 28e6 + 28e3 + 14);
   // 2 log n alpha + 2 S beta for large S and many segments (Sanders, Speck, Traff 2009).
   EXPECT_NEAR(double_tree_all_reduce_cost(1024, 1 << 20, {.beta = 1.0}).seconds_per_byte, 2.0,
               1e-4);
-}
-
-TEST(CostModel, BestSegmentsAreWhereTheTimeIsLeast) {
-  const LinkCost link{.alpha = 3.4e-6, .beta = 1.0 / 370e9};
-  const double bytes = 1e9;
-  const double best = best_tree_segments(64, bytes, link);
-  const auto at = [&](double k) {
-    return pipelined_tree_all_reduce_cost(64, static_cast<int>(k), link).seconds(bytes);
-  };
-  ASSERT_GT(best, 10);
-  EXPECT_LT(at(best), at(best * 0.8));
-  EXPECT_LT(at(best), at(best * 1.25));
-  EXPECT_EQ(best_tree_segments(2, bytes, link), 1.0) << "a tree of one level has no pipeline";
 }
 
 TEST(CostModel, OfOneRankIsNothing) {
@@ -113,38 +95,6 @@ TEST_F(CostModelOfRandomLinks, AgreesWithTheRingCostOfWholeChunks) {
               ring_reduce_scatter_cost(ranks, count, 4, link));
   expect_same(ring_all_gather_cost(ranks, link), ring_all_gather_cost(ranks, count, 4, link));
   expect_same(ring_all_reduce_cost(ranks, link), ring_all_reduce_cost(ranks, count, 4, link));
-}
-
-TEST_F(CostModelOfRandomLinks, AlgorithmsTakeTheSameTimeAtTheirCrossover) {
-  const CollectiveCost ring = ring_all_reduce_cost(ranks + 2, link);
-  const CollectiveCost tree = binomial_all_reduce_cost(ranks + 2, link);
-  const auto bytes = crossover_bytes(ring, tree);
-  if (ring.latency <= tree.latency) {
-    EXPECT_FALSE(bytes.has_value());
-  } else {
-    ASSERT_TRUE(bytes.has_value());
-    EXPECT_NEAR(ring.seconds(*bytes), tree.seconds(*bytes), 1e-9 * ring.seconds(*bytes));
-    EXPECT_LT(tree.seconds(*bytes / 2), ring.seconds(*bytes / 2));
-    EXPECT_GT(tree.seconds(*bytes * 2), ring.seconds(*bytes * 2));
-  }
-}
-
-// 8 ranks: ring 14 alpha + 7/4 S beta, recursive doubling 3 alpha + 3 S beta: S = 11 alpha / (5/4
-// beta) = 8.8 alpha / beta.
-TEST(Crossover, OfRingAndRecursiveDoublingByHand) {
-  const LinkCost link{.alpha = 10.0, .beta = 2.0};
-  const auto bytes =
-      crossover_bytes(ring_all_reduce_cost(8, link), recursive_doubling_all_reduce_cost(8, link));
-  ASSERT_TRUE(bytes.has_value());
-  EXPECT_DOUBLE_EQ(*bytes, 44.0);
-}
-
-TEST(Crossover, IsMissingWhereOneIsNeverSlower) {
-  EXPECT_FALSE(
-      crossover_bytes(ring_all_reduce_cost(8, kLink), rabenseifner_all_reduce_cost(8, kLink)))
-      << "the same volume with fewer messages";
-  EXPECT_FALSE(crossover_bytes({1.0, 1.0}, {2.0, 2.0}));
-  EXPECT_FALSE(crossover_bytes({1.0, 1.0}, {1.0, 1.0}));
 }
 
 // nccl-tests, doc/PERFORMANCE.md.

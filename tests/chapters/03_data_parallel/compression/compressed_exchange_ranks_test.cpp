@@ -243,35 +243,5 @@ TEST_F(CompressedExchange, WhatIsBrokenReachesAllReplicas) {
   });
 }
 
-TEST(MostReplicasThatGain, IsWhereTheAllReduceCatchesUp) {
-  struct Case {
-    std::size_t count;
-    DType dtype;
-    std::size_t words;
-  };
-  for (const auto& [count, dtype, words] :
-       {Case{1 << 20, DType::kF32, (1 << 20) / 50}, Case{1 << 20, DType::kF32, (1 << 18) + 4096},
-        Case{1000, DType::kF64, 90}, Case{1000, DType::kF32, 500}, Case{7, DType::kF32, 2}}) {
-    const auto most = static_cast<int>(most_replicas_that_gain(count, dtype, words));
-    const auto gains = [&](int replicas) {
-      return static_cast<double>(compressed_sent_bytes(replicas, words)) <
-             all_reduce_sent_bytes(replicas, count, dtype);
-    };
-    ASSERT_GE(most, 2);
-    EXPECT_TRUE(gains(2) && gains(most));
-    EXPECT_FALSE(gains(most + 1));
-  }
-  EXPECT_EQ(most_replicas_that_gain(100, DType::kF32, 200), 1U) << "topk:1 never does";
-  EXPECT_EQ(most_replicas_that_gain(0, DType::kF32, 0), 1U);
-  const auto of = [](const Compressor& compressor) {
-    constexpr std::size_t kCount = 1 << 20;
-    return most_replicas_that_gain(kCount, DType::kF32,
-                                   compressor.message_words(kCount, DType::kF32));
-  };
-  EXPECT_EQ(of(*top_k_compressor(0.01)), 99U);
-  EXPECT_EQ(of(*int8_compressor()), 7U);
-  EXPECT_EQ(of(*one_bit_compressor()), 51U);
-}
-
 }  // namespace
 }  // namespace ultra::data_parallel
