@@ -61,6 +61,13 @@ struct StageMemory {
 [[nodiscard]] StageMemory stage_memory(const Question& question, const Layout& layout,
                                        const std::vector<std::size_t>& blocks, std::size_t stage);
 
+/// @brief The same as the program and the training have it: with the states of the workload's rule,
+/// without gradients and states of frozen weights, and as the fields of Software say.
+/// @param blocks  blocks_of_stages().
+[[nodiscard]] StageMemory memory_of_stage(const Question& question, const Layout& layout,
+                                          const std::vector<std::size_t>& blocks,
+                                          std::size_t stage);
+
 /// @brief The stage that needs most. Of offloaded activations, those of two blocks are in its GPU.
 [[nodiscard]] StageMemory largest_stage(const Question& question, const Layout& layout);
 

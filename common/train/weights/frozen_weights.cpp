@@ -6,24 +6,20 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
-#include <string_view>
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 
 namespace ultra::train {
-namespace {
 
-bool is_among(std::string_view name, std::span<const std::string> patterns) {
+bool is_frozen_by(std::span<const std::string> patterns, std::string_view name) {
   return std::ranges::any_of(
       patterns, [&](const std::string& pattern) { return name.find(pattern) != name.npos; });
 }
 
-}  // namespace
-
 void expect_to_train(std::span<const std::string> patterns, std::span<const nn::NamedShape> whole) {
   const auto has = [&](std::span<const std::string> some) {
-    return [some](const nn::NamedShape& parameter) { return is_among(parameter.name, some); };
+    return [some](const nn::NamedShape& parameter) { return is_frozen_by(some, parameter.name); };
   };
   for (const std::string& pattern : patterns) {
     if (std::ranges::any_of(whole, has({&pattern, 1}))) continue;
@@ -42,7 +38,7 @@ void expect_to_train(std::span<const std::string> patterns, std::span<const nn::
 void freeze(nn::Model& model, std::span<const std::string> patterns) {
   for (nn::Parameter* parameter : model.parameters()) {
     if (parameter->data_group() == nn::kLocalGroup) continue;
-    if (is_among(parameter->name(), patterns)) parameter->freeze();
+    if (is_frozen_by(patterns, parameter->name())) parameter->freeze();
   }
 }
 

@@ -4,11 +4,15 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/nn/model.hpp"
 
 namespace ultra::train {
+
+/// @brief Whether a parameter of that name is frozen: one of the patterns is a part of it.
+[[nodiscard]] bool is_frozen_by(std::span<const std::string> patterns, std::string_view name);
 
 /// @brief Checks that patterns freeze something, and not everything.
 /// @param patterns  parts of names.

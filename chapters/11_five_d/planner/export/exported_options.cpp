@@ -1,6 +1,7 @@
 #include "chapters/11_five_d/planner/export/exported_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <vector>
 
@@ -279,6 +280,11 @@ OptionLines book_lines(const Workload& work, const Layout& layout) {
     lines.add("--recompute", memory::to_string(layout.recompute));
   }
   if (work.optimizer != optim::kDefaultRule) lines.add("--optimizer", work.optimizer);
+  if (const auto& frozen = work.model.frozen.patterns; !frozen.empty()) {
+    lines.add("--freeze", fmt::format("{}", fmt::join(frozen, ",")));
+    // Which may be some of a unit's weights: a flat shard has both kinds.
+    if (zero::shards_parameters(layout.zero)) lines.add("--shards", "rows");
+  }
   lines.add("--seq", work.seq_len);
   lines.add("--global-batch", work.global_batch);
   lines.add("--micro-batch", layout.micro_batch);

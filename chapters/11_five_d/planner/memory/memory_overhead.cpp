@@ -51,13 +51,21 @@ StageMemory with_offloaded_activations(const Question& question, const Layout& l
   return memory;
 }
 
-/// Where weights are the masters, a shard is no second copy of them; gathered tables stay.
+/// Ranks that share a state, where ZeRO's stage cuts it.
+double holders(const Layout& layout, bool shards) {
+  return shards ? real(layout.shard_ranks()) : 1;
+}
+
+/// Where weights are the masters, a shard is no second copy of them, but of what has no master;
+/// gathered tables stay.
 StageMemory with_masters_as_weights(const Question& question, const Layout& layout,
-                                    std::size_t stage, StageMemory memory) {
+                                    const std::vector<std::size_t>& blocks, std::size_t stage,
+                                    StageMemory memory) {
   if (!question.software.weights_are_masters || !zero::shards_parameters(layout.zero))
     return memory;
   const double tables = (stage == 0 ? 1 : 0) + (stage == output_stage(layout) ? 1 : 0);
-  memory.parameters = 0;
+  const double frozen = stage_parameters(question.work.model, layout, blocks, stage).frozen;
+  memory.parameters = state_bytes(layout.precision) * frozen / holders(layout, true);
   memory.transient += tables * element_bytes(layout) *
                       real(RankBlocks(question.work.model, layout).table_weights());
   return memory;
@@ -76,13 +84,18 @@ StageMemory with_all_logits(const Question& question, const Layout& layout, std:
   return memory;
 }
 
-/// With as many states of each weight as its rule keeps, where stage_memory() has AdamW's two.
+/// With as many states of each weight as its rule keeps, where stage_memory() has AdamW's two; and
+/// neither states nor gradients of frozen ones.
 StageMemory with_states_of_rule(const Question& question, const Layout& layout,
                                 const std::vector<std::size_t>& blocks, std::size_t stage,
                                 StageMemory memory) {
-  if (layout.offload) return memory;
   const StageParameters held = stage_parameters(question.work.model, layout, blocks, stage);
-  memory.optimizer -= state_bytes(layout.precision) * missing_states(question.work, layout, held);
+  memory.gradients -= question.software.kept_gradient_bytes(layout.precision) * held.frozen /
+                      holders(layout, zero::shards_gradients(layout.zero));
+  if (layout.offload) return memory;
+  memory.optimizer -= state_bytes(layout.precision) * missing_states(question.work, layout, held) +
+                      real(memory::bytes_per_parameter(layout.precision).optimizer) * held.frozen /
+                          holders(layout, zero::shards_optimizer(layout.zero));
   return memory;
 }
 
@@ -106,18 +119,24 @@ StageMemory with_block_gradients(const Question& question, const Layout& layout,
 
 }  // namespace
 
+StageMemory memory_of_stage(const Question& question, const Layout& layout,
+                            const std::vector<std::size_t>& blocks, std::size_t stage) {
+  StageMemory memory = with_offloaded_activations(question, layout, blocks[stage],
+                                                  stage_memory(question, layout, blocks, stage));
+  memory = with_states_of_rule(question, layout, blocks, stage, memory);
+  memory = with_masters_as_weights(question, layout, blocks, stage, memory);
+  memory = with_block_gradients(question, layout, stage, memory);
+  memory = with_all_logits(question, layout, stage, memory);
+  memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
+  return memory;
+}
+
 StageMemory largest_stage(const Question& question, const Layout& layout) {
   const std::vector<std::size_t> blocks =
       blocks_of_stages(question.work.model, layout, question.software);
   StageMemory largest;
   for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
-    StageMemory memory = with_offloaded_activations(question, layout, blocks[stage],
-                                                    stage_memory(question, layout, blocks, stage));
-    memory = with_states_of_rule(question, layout, blocks, stage, memory);
-    memory = with_masters_as_weights(question, layout, stage, memory);
-    memory = with_block_gradients(question, layout, stage, memory);
-    memory = with_all_logits(question, layout, stage, memory);
-    memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
+    const StageMemory memory = memory_of_stage(question, layout, blocks, stage);
     if (memory.total() > largest.total()) largest = memory;
   }
   return largest;

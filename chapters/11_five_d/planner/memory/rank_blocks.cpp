@@ -55,6 +55,10 @@ BlockWeights RankBlocks::block_weights(std::size_t dense, std::size_t with_exper
                     with_experts * (moe.shared_experts * expert + router)};
 }
 
+std::size_t RankBlocks::matrix_weights(std::size_t split, std::size_t keys) const {
+  return split / layout_.tp + keys / shape_.kv_hidden_size() * kv_width();
+}
+
 std::size_t RankBlocks::gpt_bytes(std::size_t seq_len, Recompute mode) const {
   const std::size_t e = element();
   const std::size_t h = shape_.hidden_size;

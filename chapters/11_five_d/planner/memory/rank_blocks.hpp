@@ -45,6 +45,11 @@ class RankBlocks {
   /// Source: Shoeybi et al. 2019, "Megatron-LM", arXiv 1909.08053, section 3.
   [[nodiscard]] BlockWeights block_weights(std::size_t dense, std::size_t with_experts) const;
 
+  /// @brief Weights on a rank of so many in a Llama's matrices.
+  /// @param split  of matrices that tp splits evenly.
+  /// @param keys   of keys' and values' matrices.
+  [[nodiscard]] std::size_t matrix_weights(std::size_t split, std::size_t keys) const;
+
   /// @brief Bytes that a dense block keeps of sequences of `seq_len` tokens.
   ///
   /// kGpt: l (4 e h + 2 h) + tokens (e (4 h + 2 f) + (2 e + 1) a s) / t, without scores if

@@ -22,11 +22,36 @@ double missing_states(const Workload& work, const Layout& layout, const StagePar
     return 2 - real(optim::states_per_weight(work.optimizer, kind));
   };
   const std::size_t ranks = zero::shards_optimizer(layout.zero) ? layout.shard_ranks() : 1;
-  const double matrices = held.matrices / real(ranks) +
-                          held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
+  const double trained = held.matrices - held.frozen_matrices;
+  const double matrices =
+      trained / real(ranks) + held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
   return of(optim::WeightKind::kMatrix) * matrices +
-         of(optim::WeightKind::kOther) * (held.others - held.matrices) / real(ranks);
+         of(optim::WeightKind::kOther) * (held.others - held.frozen - trained) / real(ranks);
 }
+
+namespace {
+
+/// Of a stage's blocks and tables, what is frozen.
+void add_frozen(StageParameters& held, const ModelShape& model, const RankBlocks& rank,
+                const std::vector<std::size_t>& blocks, std::size_t stage, bool first, bool last) {
+  const FrozenWeights& frozen = model.frozen;
+  if (frozen.blocks.empty()) return;
+  const auto begin = std::accumulate(
+      blocks.begin(), blocks.begin() + static_cast<std::ptrdiff_t>(stage), std::size_t{0});
+  for (std::size_t layer = begin; layer < begin + blocks[stage]; ++layer) {
+    const FrozenBlock& block = frozen.blocks.at(layer);
+    const double matrices = real(rank.matrix_weights(block.split, block.key_weights));
+    held.frozen_matrices += matrices;
+    held.frozen += matrices + real(block.norms);
+  }
+  const double table = real(rank.table_weights());
+  const bool shared = first && last && model.shape().embeddings == memory::Embeddings::kTied;
+  if (first && frozen.input_table) held.frozen += table;
+  if (last && frozen.final_norm) held.frozen += real(model.shape().hidden_size);
+  if (last && frozen.output_table && !shared) held.frozen += table;
+}
+
+}  // namespace
 
 double state_bytes(memory::NumberFormats precision) {
   return precision == memory::NumberFormats::kFp64 ? 8 : 4;
@@ -54,6 +79,7 @@ StageParameters stage_parameters(const ModelShape& model, const Layout& layout,
   if (first) result.others += table + real(s.num_positions) * h;
   if (last) result.others += h * (is_gpt ? 2 : 1);
   if (last && !shared) result.others += table;
+  add_frozen(result, model, rank, blocks, stage, first, last);
   return result;
 }
 

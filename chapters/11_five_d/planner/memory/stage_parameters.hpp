@@ -11,9 +11,15 @@ struct StageParameters {
   double experts = 0;   ///< of its routed experts: the ranks of dp x cp / ep hold the same ones
   double others = 0;    ///< all others: the ranks of dp x cp hold the same ones
   double matrices = 0;  ///< of the others, linear maps in blocks: what an optimizer may want whole
+  double frozen = 0;    ///< of the others, those without gradient and states
+  double frozen_matrices = 0;  ///< of the matrices, likewise
 
   /// @brief All.
   [[nodiscard]] double total() const { return experts + others; }
+  /// @brief Of the matrices in blocks, the part that is trained.
+  [[nodiscard]] double trained_part() const {
+    return matrices > 0 ? 1 - frozen_matrices / matrices : 1;
+  }
 };
 
 /// @brief Numbers that AdamW keeps on a rank, of a stage that holds these weights, and the workload's

@@ -151,7 +151,11 @@ double multiplied_parameters(const ModelShape& model) {
 }
 
 double model_flop_per_token(const ModelShape& model, std::size_t seq_len) {
-  return 6 * multiplied_parameters(model) +
+  const FrozenWeights& frozen = model.frozen;
+  std::size_t multiplied =
+      frozen.output_table ? model.shape().vocab_size * model.shape().hidden_size : 0;
+  for (const FrozenBlock& block : frozen.blocks) multiplied += block.split + block.key_weights;
+  return 6 * multiplied_parameters(model) - 2 * real(multiplied) +
          12 * real(model.shape().num_layers) * model.attention_width() * real(seq_len);
 }
 

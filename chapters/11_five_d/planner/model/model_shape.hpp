@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "chapters/08_expert_parallel/moe/moe_models.hpp"
+#include "chapters/11_five_d/planner/model/frozen_weights.hpp"
 
 /// @brief Chapter 11: which layout of a model on a cluster fits, how fast it is, and why.
 namespace ultra::planner {
@@ -19,6 +20,7 @@ struct ModelShape {
                                      ///< on average; 0: hidden_size, as in grouped-query attention
 
   std::size_t most_nodes = 0;  ///< that a token's experts are on; 0: any number
+  FrozenWeights frozen = {};   ///< that are not trained
 
   /// @brief Attention and tables, and the dense feed-forward parts.
   [[nodiscard]] const memory::TransformerShape& shape() const { return layers.shape; }
@@ -52,7 +54,7 @@ struct ModelShape {
 [[nodiscard]] double multiplied_parameters(const ModelShape& model);
 
 /// @brief FLOP of a forward and backward pass per token, nothing computed again: 6 for each
-/// parameter that multiplies it, and 12 s for each element of attention's width in each block, as
+/// parameter that multiplies it, 4 for a frozen one, and 12 s for each element of attention's width in each block, as
 /// though attention were not causal.
 /// @param seq_len  s.
 /// Source: Narayanan et al. 2021, arXiv 2104.04473, appendix; the Ultra-Scale Playbook, appendix.

@@ -132,6 +132,9 @@ constexpr auto kEachFlag = [](const auto& visit) {
         "in which formats: fp32, bf16-mixed, bf16-mixed-fp32grads or fp64");
   visit("--plan-optimizer", &Options::optimizer,
         "by which rule: adamw, sgd, or muon, which wants matrices whole");
+  visit("--plan-freeze", &Options::freeze,
+        "parameters that are not trained, by parts of their names: model.layers.0. or "
+        "embed_tokens");
   visit("--plan-gpus", &Options::gpus, "on how many GPUs", train::Counts{1, kMostGpus});
   visit("--plan-batch", &Options::batch_tokens, "tokens of a step", train::Counts{1, kMostBatch});
   visit("--plan-seq", &Options::seq_len, "tokens of a sequence", train::Counts{1, kMostSeq});
@@ -277,6 +280,7 @@ Question PlanOptions::question(const nn::ModelConfig& custom) const {
                                   fmt::join(rules, ", ")));
   }
   question.work.optimizer = optimizer;
+  question.work.model.frozen = frozen_weights(question.work.model, freeze);
   if (optim::needs_whole_matrices(optimizer) && question.work.model.layers.attention_parameters) {
     throw ConfigError(
         fmt::format("--plan-optimizer {}: of {} no plan knows which matrices its attention has. "

@@ -26,6 +26,7 @@ struct PlanOptions {
   std::string software = "modern";   ///< --plan-software, see find_software()
   std::string precision = "bf16-mixed-fp32grads";            ///< --plan-precision
   std::string optimizer = std::string(optim::kDefaultRule);  ///< --plan-optimizer
+  std::vector<std::string> freeze = {};                      ///< --plan-freeze, parts of names
   std::size_t gpus = 64;                                     ///< --plan-gpus
   std::size_t batch_tokens = 1U << 22U;                      ///< --plan-batch, tokens of a step
   std::size_t seq_len = 4096;                                ///< --plan-seq, tokens of a sequence

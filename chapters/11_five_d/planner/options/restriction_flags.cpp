@@ -26,9 +26,10 @@ constexpr std::string_view kOffload = "offload";
 constexpr std::string_view kHybrid = "hybrid";
 
 /// Flags of a training that ask a plan about something, and what they are called there.
-constexpr std::array kOfTraining = {
-    "model",       "seq",       "dp", "pp",           "cp",       "tp",        "ep",       "zero",
-    "micro-batch", "recompute", "sp", "hybrid-shard", "schedule", "cp-method", "optimizer"};
+constexpr std::array kOfTraining = {"model",       "seq",       "dp",        "pp",
+                                    "cp",          "tp",        "ep",        "zero",
+                                    "micro-batch", "recompute", "sp",        "hybrid-shard",
+                                    "schedule",    "cp-method", "optimizer", "freeze"};
 
 const std::vector<Choice<ZeroStage>> kStages = {{"0", ZeroStage::kNone},
                                                 {"1", ZeroStage::kOptimizer},

@@ -41,14 +41,16 @@ const Prediction& exported_of(const SearchResult& result, std::size_t exported) 
 }
 
 std::string heading(const Question& question, const SearchSpace& space) {
+  const std::vector<std::string>& frozen = question.work.model.frozen.patterns;
   const std::string only = space.only.str();
   return fmt::format(
-      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains{}{}\n",
+      "{} ({} parameters) on {} x {} ({}), {} sequences of {} tokens a step, as {} trains{}{}{}\n",
       question.work.model.shape().name,
       format_count(static_cast<std::uint64_t>(parameters_of(question.work.model))), space.gpus,
       question.cluster.gpu.name, question.cluster.name, question.work.global_batch,
       question.work.seq_len, question.software.name,
       question.work.optimizer == optim::kDefaultRule ? "" : " with " + question.work.optimizer,
+      frozen.empty() ? "" : fmt::format(" all but {}", fmt::join(frozen, ",")),
       only.empty() ? "" : "; only " + only);
 }
 

@@ -75,8 +75,9 @@ double whole_matrices_seconds(const Question& question, const Layout& layout,
   const double all = blocks * ((1 - mixed) * seconds_of_block(question, false) +
                                (mixed > 0 ? mixed * seconds_of_block(question, true) : 0));
   const auto node = static_cast<std::size_t>(question.cluster.gpus_per_node);
-  const double own = (held.matrices + held.experts) / real(sharing.ranks);
-  return all / real(layout.tp * sharing.ranks) + there_and_back(question, sharing, own) +
+  const double own = (held.matrices - held.frozen_matrices + held.experts) / real(sharing.ranks);
+  return held.trained_part() * all / real(layout.tp * sharing.ranks) +
+         there_and_back(question, sharing, own) +
          there_and_back(question, placement_of(layout, PlanAxis::kTensor, node), own);
 }
 
@@ -97,6 +98,22 @@ void add(StageWork& work, const BlockSeconds& block, double times) {
   work.seconds.weight_gradients += times * block.weight_gradients;
 }
 
+/// With weight gradients of a part of its matrices alone: their products, as many as forward, and adding
+/// them up.
+BlockSeconds with_gradients_of(double part, BlockSeconds block) {
+  const double none = (1 - part) * block.weight_gradients;
+  const double products = (1 - part) * block.forward.products;
+  block.backward.products -= products;
+  block.backward.elementwise -= none - products;
+  block.weight_gradients -= none;
+  return block;
+}
+
+BlockSeconds trained_head(const Question& question, const Layout& layout) {
+  const double part = question.work.model.frozen.output_table ? 0 : 1;
+  return with_gradients_of(part, head_seconds(question, layout));
+}
+
 std::vector<StageWork> stage_works(const Question& question, const Layout& layout,
                                    const std::vector<std::size_t>& blocks) {
   const ModelShape& model = question.work.model;
@@ -107,11 +124,12 @@ std::vector<StageWork> stage_works(const Question& question, const Layout& layou
   std::vector<StageWork> works(blocks.size());
   for (std::size_t stage = 0; stage < blocks.size(); ++stage) {
     const std::size_t with_experts = expert_blocks(model, blocks, stage);
-    add(works[stage], dense, real(blocks[stage] - with_experts));
+    const double part = stage_parameters(model, layout, blocks, stage).trained_part();
+    add(works[stage], with_gradients_of(part, dense), real(blocks[stage] - with_experts));
     add(works[stage], mixed, real(with_experts));
   }
   add(works.front(), embedding_seconds(question, layout), 1);
-  add(works[output_stage(layout)], head_seconds(question, layout), 1);
+  add(works[output_stage(layout)], trained_head(question, layout), 1);
   return works;
 }
 
@@ -169,19 +187,21 @@ double copies_seconds(const Question& question, const Layout& layout, double par
       gradient_element(question, layout) * parameters / real(layout.shard_ranks()));
 }
 
+/// Of parameters, some of which are trained.
 void add_exchange(DataSeconds& data, const Question& question, const Layout& layout,
-                  const replay::GroupPlacement& holders, double parameters) {
+                  const replay::GroupPlacement& holders, double parameters, double trained) {
   if (holders.ranks == 1 || parameters == 0) return;
   const double element = real(memory::bytes_per_parameter(layout.precision).parameters);
   const double of_gradient = gradient_element(question, layout);
   const replay::GroupPlacement group = neighbours(holders.ranks / layout.copies, holders);
   const double scatter =
-      collectives::gather_seconds(question.cluster, group, of_gradient * parameters);
-  const double gather = collectives::gather_seconds(question.cluster, group, element * parameters);
+      collectives::gather_seconds(question.cluster, group, of_gradient * trained);
+  const double gathered = zero::shards_parameters(layout.zero) ? parameters : trained;
+  const double gather = collectives::gather_seconds(question.cluster, group, element * gathered);
   switch (layout.zero) {
     case zero::ZeroStage::kNone:
       data.gradients +=
-          collectives::all_reduce_seconds(question.cluster, group, of_gradient * parameters);
+          collectives::all_reduce_seconds(question.cluster, group, of_gradient * trained);
       return;
     case zero::ZeroStage::kOptimizer:
       data.gradients += scatter + tensor_latencies(question, layout, group);
@@ -241,7 +261,7 @@ pipeline_parallel::PartCost part_of(const StageSeconds& stage, const StageSecond
 PipelineCosts pipeline_costs(const StepParts& parts, const std::vector<std::size_t>& blocks,
                              const Question& question, const Layout& layout) {
   StageWork head;
-  add(head, head_seconds(question, layout), 1);
+  add(head, trained_head(question, layout), 1);
   const auto placement = pipeline_parallel::placement_of(layout.schedule, layout.pp);
   PipelineCosts costs{.schedule = layout.schedule,
                       .stages = layout.pp,
@@ -326,17 +346,17 @@ DataSeconds data_exchange(const Question& question, const Layout& layout,
   Question asked = question;
   if (question.software.data_nics > 0) asked.cluster.nics_per_node = question.software.data_nics;
   DataSeconds data;
-  add_exchange(data, asked, layout, group, held.others);
-  add_exchange(data, asked, layout, every(layout.ep, group), held.experts);
-  data.gradients += copies_seconds(asked, layout, held.total());
+  add_exchange(data, asked, layout, group, held.others, held.others - held.frozen);
+  add_exchange(data, asked, layout, every(layout.ep, group), held.experts, held.experts);
+  data.gradients += copies_seconds(asked, layout, held.total() - held.frozen);
   return data;
 }
 
 double optimizer_seconds(const Question& question, const Layout& layout,
                          const StageParameters& held) {
   const std::size_t ranks = zero::shards_optimizer(layout.zero) ? layout.shard_ranks() : 1;
-  const double own =
-      held.others / real(ranks) + held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
+  const double own = (held.others - held.frozen) / real(ranks) +
+                     held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
   // Master weight, two moments read and written, gradient read, weight written; the norm reads the
   // gradient, clipping reads and writes it.
   constexpr double kBytes = 24 + 4 + 2 + 12;

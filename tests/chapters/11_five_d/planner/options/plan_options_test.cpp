@@ -40,6 +40,21 @@ TEST(PlanOptions, APlanForPeople) {
   }
 }
 
+TEST(PlanOptions, APlanWithFrozenWeights) {
+  const auto plan = [](const std::vector<std::string>& more) {
+    std::vector<std::string> flags = {"--plan", "--plan-gpus", "16", "--plan-zero", "3"};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return answer(flags);
+  };
+  const std::string text = plan({"--plan-freeze", "mlp,embed_tokens"});
+  for (const char* part :
+       {"trains all but mlp,embed_tokens", "--freeze mlp,embed_tokens", "--shards rows"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+  EXPECT_THAT(plan({}), testing::Not(HasSubstr("--shards")));
+  refuses({"--plan", "--plan-freeze", "mpl"}, {"--freeze 'mpl' is in no parameter's name"});
+}
+
 TEST(PlanOptions, APlanForPrograms) {
   const json plan = json::parse(answer({"--plan", "--plan-json", "--plan-gpus", "16"}));
   EXPECT_EQ(plan["gpus"], 16);

@@ -29,6 +29,7 @@ struct Case {
   std::size_t global_batch;
   Layout layout;
   std::string optimizer = "adamw";
+  std::string freeze = "";
 
   [[nodiscard]] std::string flags() const {
     std::string text = fmt::format(
@@ -37,6 +38,7 @@ struct Case {
         model, seq_len, global_batch, layout.micro_batch, layout.dp, layout.pp, layout.cp,
         layout.tp, static_cast<int>(layout.zero));
     if (optimizer != "adamw") text += fmt::format(" --optimizer {}", optimizer);
+    if (!freeze.empty()) text += fmt::format(" --freeze {}", freeze);
     if (layout.copies > 1) text += fmt::format(" --hybrid-shard {}", layout.shard_ranks());
     if (layout.tp > 1) text += layout.sequence_parallel ? " --sp on" : "";
     if (layout.cp > 1) text += fmt::format(" --cp-method {}", name_of(layout.context_method));
@@ -60,6 +62,9 @@ Prediction planned(const Case& one) {
                     .software = find_software("workbook")};
   question.work.global_batch = one.global_batch;
   question.work.optimizer = one.optimizer;
+  if (!one.freeze.empty()) {
+    question.work.model.frozen = frozen_weights(question.work.model, {one.freeze});
+  }
   return predict(question, one.layout);
 }
 
@@ -152,6 +157,24 @@ TEST_F(RecordedLayouts, OptimizersKeepAndTakeWhatIsPlanned) {
     const double more = recorded_seconds(one) - recorded_seconds(plain);
     EXPECT_NEAR((planned_seconds(one) - planned_seconds(plain)) / more, 1, 0.5)
         << one.flags() << ", " << more << " s; adamw apart by " << adamw << " s";
+  }
+}
+
+// No gradients of their own, nothing to sum and to update.
+TEST_F(RecordedLayouts, FrozenWeightsSaveWhatIsPlanned) {
+  for (const auto& [freeze, zero] : {std::pair{"model.layers.1", zero::ZeroStage::kNone},
+                                     {"mlp", zero::ZeroStage::kOptimizer},
+                                     {"mlp", zero::ZeroStage::kGradients}}) {
+    Case one{.model = "llama-1b",
+             .seq_len = 4096,
+             .global_batch = 64,
+             .layout = {.dp = 8, .zero = zero},
+             .freeze = freeze};
+    Case all = one;
+    all.freeze = "";
+    const double saved = recorded_seconds(all) - recorded_seconds(one);
+    EXPECT_GT(saved, 0) << one.flags();
+    EXPECT_NEAR((planned_seconds(all) - planned_seconds(one)) / saved, 1, 0.25) << one.flags();
   }
 }
 
