@@ -60,7 +60,7 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
   std::unique_ptr<optim::MatrixExchange> whole;
   if (scope.optimizer.rule->needs_whole(optim::WeightKind::kMatrix)) {
     whole = std::make_unique<WholeMatrices>(matrices_in(groups_, shards()), shards(),
-                                            scope.optimizer.whole);
+                                            scope.optimizer.whole, scope.matrices_at_once);
   }
   update_by(
       train::make_optimizer(scope.optimizer, trained,

@@ -53,6 +53,7 @@ struct ShardedScope {
   train::StepSchedule schedule;            ///< of every step
   train::OptimizerParts optimizer = {.rule = optim::adamw()};  ///< of the shards
   nn::Precision precision = {};                                ///< what it updates
+  std::size_t matrices_at_once = 0;  ///< whole on each rank in a step of Muon; 0: all of them
 
   /// @brief All parameters of a whole model that passes micro-batches one after the other.
   [[nodiscard]] static ShardedScope whole(nn::Model& model, train::StepSchedule schedule);

@@ -93,7 +93,14 @@ class Offloading : public train::Technique {
 
 void Zero::add_flags(CLI::App& app, train::Setup&) { options_.add_to(app); }
 
-void Zero::validate(train::Setup& setup) { options_.validate(data_parallel::options_of(setup)); }
+void Zero::validate(train::Setup& setup) {
+  options_.validate(data_parallel::options_of(setup));
+  if (options_.muon_batch && !optim::needs_whole_matrices(setup.train.optimizer)) {
+    throw ConfigError(fmt::format(
+        "--muon-batch has no meaning without --optimizer muon: {} needs no whole matrices.",
+        setup.train.optimizer));
+  }
+}
 
 std::vector<train::Conflict> Zero::conflicts(const train::Setup& setup) const {
   return options_.conflicts(data_parallel::options_of(setup));
@@ -134,18 +141,20 @@ ZeroSettings Zero::settings(const train::Setup& setup) const {
 void Zero::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {
   if (!options_.shards()) return;
   step_config.values = nn::Values::kDeferred;
-  step_config.states.claim("--zero", sharded_states(settings(setup), options_.node_size));
+  step_config.states.claim("--zero", sharded_states(settings(setup), options_.node_size,
+                                                    options_.muon_batch.value_or(0)));
 }
 
-train::MakeStates sharded_states(const ZeroSettings& settings,
-                                 std::optional<std::size_t> node_size) {
+train::MakeStates sharded_states(const ZeroSettings& settings, std::optional<std::size_t> node_size,
+                                 std::size_t matrices_at_once) {
   return [=](const train::StatesScope& scope) -> std::unique_ptr<train::ModelStates> {
     const ShardedScope sharded{.chunks = scope.chunks,
                                .parameters = scope.parameters,
                                .data_group = scope.data_group,
                                .schedule = scope.plan.schedule,
                                .optimizer = scope.optimizer,
-                               .precision = scope.context.options.formats()};
+                               .precision = scope.context.options.formats(),
+                               .matrices_at_once = matrices_at_once};
     const ShardGroups ranks = make_shard_groups(scope.data, node_size);
     std::unique_ptr<ShardedModel> made;
     const auto make = [&] { made = shard_model(sharded, ranks, settings); };

@@ -50,9 +50,11 @@ class Zero : public train::Technique {
 
 /// @brief Makes a rank's states of a data group in shards. All ranks end alike, before the first
 /// step, when storage is missing on one of them.
-/// @param node_size  ranks that share one copy; absent: all of them.
+/// @param node_size         ranks that share one copy; absent: all of them.
+/// @param matrices_at_once  see WholeMatrices.
 [[nodiscard]] train::MakeStates sharded_states(const ZeroSettings& settings,
-                                               std::optional<std::size_t> node_size);
+                                               std::optional<std::size_t> node_size,
+                                               std::size_t matrices_at_once = 0);
 
 /// @brief --offload: what is outside the device. A program that has it has Zero before it.
 [[nodiscard]] std::unique_ptr<train::Technique> offload();

@@ -72,13 +72,16 @@ void TensorParallel::wrap_layers(train::FactoryStack& factories, const train::Pl
       *factories.back(), plan.mesh.along(kAxis), options_.sequence_parallel, options_.overlap));
 }
 
-void TensorParallel::configure_step(train::StepConfig& step_config, const train::Setup&) const {
+void TensorParallel::configure_step(train::StepConfig& step_config,
+                                    const train::Setup& setup) const {
+  const std::size_t at_once = zero::zero_of(setup).options().muon_batch.value_or(0);
   step_config.sum_partial.offer(sum_partial_gradients);
-  step_config.whole.offer([](const train::Plan& plan) -> train::MakeWhole {
+  step_config.whole.offer([at_once](const train::Plan& plan) -> train::MakeWhole {
     const Communicator& tp = plan.mesh.along(kAxis);
     if (tp.size() == 1) return {};
-    return [tp](const std::vector<const nn::Parameter*>& parameters) {
-      return std::make_unique<zero::WholeMatrices>(zero::split_matrices(parameters, tp), tp);
+    return [tp, at_once](const std::vector<const nn::Parameter*>& parameters) {
+      return std::make_unique<zero::WholeMatrices>(zero::split_matrices(parameters, tp), tp,
+                                                   train::MakeWhole(), at_once);
     };
   });
 }

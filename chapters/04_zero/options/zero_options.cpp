@@ -26,6 +26,7 @@ const std::vector<train::Choice<ShardCut>> kCuts = {{"flat", ShardCut::kFlat},
 
 /// More than a model has.
 constexpr std::size_t kMostUnits = 1'000'000;
+constexpr std::size_t kMostMatrices = 1'000'000;
 
 /// Throws when a flag is given that has a meaning only with `needed`.
 void expect_meaning(bool given, const char* flag, bool has_meaning, const char* needed) {
@@ -72,6 +73,10 @@ void ZeroOptions::add_to(CLI::App& app) {
             {1, train::kMostRanks});
   flags.add("--reduce-scatter", reduce_scatter,
             "algorithm that adds gradients up to shards, of those that --op reduce_scatter lists");
+  flags.add("--muon-batch", muon_batch,
+            "with --optimizer muon: matrices that each rank makes whole at a time, which takes "
+            "memory for so many [all]",
+            {1, kMostMatrices});
   plus_plus.add_to(app);
   train::when_given(app, "--bucket-mb", [this] { bucket_mb_given_ = true; });
 }
@@ -171,6 +176,7 @@ std::shared_ptr<const comm::CollectiveAlgorithms> ZeroOptions::algorithms(
 train::ExtraConfig ZeroOptions::config(
     const data_parallel::DataParallelOptions& data_parallel) const {
   train::ExtraConfig config{{"zero", static_cast<std::size_t>(number_of(stage))}};
+  if (muon_batch) config.emplace_back("muon_batch", *muon_batch);
   if (!shards()) return config;
   config.emplace_back("hybrid_shard", node_size.value_or(0));
   config.emplace_back("reduce_scatter", reduce_scatter);

@@ -27,6 +27,7 @@ struct ZeroOptions {
   std::optional<Reshard> reshard;           ///< --reshard-after-forward; absent: yes
   std::optional<std::size_t> node_size;     ///< --hybrid-shard; absent: one copy on all ranks
   std::string reduce_scatter = "pairwise";  ///< --reduce-scatter: the algorithm
+  std::optional<std::size_t> muon_batch;    ///< --muon-batch; absent: all matrices at once
   ZeroPlusPlusOptions plus_plus;            ///< --zero++ and --node-size
 
   /// @brief Adds the flags to a command line. Chapter 03's are there already.

@@ -1,6 +1,9 @@
 #include "chapters/04_zero/whole_matrices/whole_matrices.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <map>
+#include <numeric>
 #include <utility>
 
 #include "chapters/04_zero/whole_matrices/matrix_owners.hpp"
@@ -18,6 +21,24 @@ std::vector<std::size_t> costs_of(const std::vector<SharedMatrix>& matrices) {
     costs.push_back(optim::newton_schulz_flops(whole[0], whole[1]));
   }
   return costs;
+}
+
+/// The numbers of matrices that are whole at the same time, so many of each owner.
+std::vector<std::vector<std::size_t>> batches_of(const std::vector<std::size_t>& costs,
+                                                 const std::vector<int>& owners,
+                                                 std::size_t at_once) {
+  std::vector<std::size_t> order(costs.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t m) { return costs[m]; });
+  std::map<int, std::size_t> taken;  // by owner
+  std::vector<std::vector<std::size_t>> batches;
+  for (const std::size_t m : order) {
+    const std::size_t batch = at_once == 0 ? 0 : taken[owners[m]]++ / at_once;
+    batches.resize(std::max(batches.size(), batch + 1));
+    batches[batch].push_back(m);
+  }
+  for (std::vector<std::size_t>& batch : batches) std::ranges::sort(batch);
+  return batches;
 }
 
 /// Takes out of a list the matrices that every rank has as a whole.
@@ -66,74 +87,81 @@ Tensor MatrixPart::of(const Tensor& matrix) const {
 }
 
 WholeMatrices::WholeMatrices(std::vector<SharedMatrix> matrices, const Communicator& ranks,
-                             const train::MakeWhole& within)
+                             const train::MakeWhole& within, std::size_t at_once)
     : matrices_(std::move(matrices)),
       here_(take_those_of_all(matrices_)),
       owners_(matrix_owners(costs_of(matrices_), ranks.size())),
       ranks_(ranks.labeled("whole matrices")) {
-  std::vector<const nn::Parameter*> own;
-  for (std::size_t m = 0; m < matrices_.size(); ++m) {
-    if (owners_[m] != ranks.rank()) continue;
-    own_.push_back(m);
-    own.push_back(matrices_[m].parameter);
+  for (std::vector<std::size_t>& numbers : batches_of(costs_of(matrices_), owners_, at_once)) {
+    Batch batch{.matrices = std::move(numbers), .own = {}, .within = nullptr};
+    std::vector<const nn::Parameter*> own;
+    for (const std::size_t m : batch.matrices) {
+      if (owners_[m] != ranks.rank()) continue;
+      batch.own.push_back(m);
+      own.push_back(matrices_[m].parameter);
+    }
+    if (within) batch.within = within(own);
+    batches_.push_back(std::move(batch));
   }
-  if (within) within_ = within(own);
 }
 
 // [region whole_matrices]
 void WholeMatrices::transform(std::span<const Tensor> pieces,
                               const std::function<void(const Tensor& matrix)>& transform) {
   for (const SharedMatrix& matrix : here_) transform(pieces[matrix.piece].view(matrix.shape));
-  if (matrices_.empty()) return;
-  const std::vector<Tensor> own = gather(pieces);
-  if (within_) {
-    within_->transform(own, transform);
-  } else {
-    for (const Tensor& matrix : own) transform(matrix);
+  for (const Batch& batch : batches_) {
+    const std::vector<Tensor> own = gather(batch, pieces);
+    if (batch.within) {
+      batch.within->transform(own, transform);
+    } else {
+      for (const Tensor& matrix : own) transform(matrix);
+    }
+    send_back(batch, own, pieces);
   }
-  send_back(own, pieces);
 }
 
-std::vector<Tensor> WholeMatrices::gather(std::span<const Tensor> pieces) const {
-  const std::vector<std::size_t> mine = counts_of(false);
-  const std::vector<std::size_t> theirs = counts_of(true);
+std::vector<Tensor> WholeMatrices::gather(const Batch& batch,
+                                          std::span<const Tensor> pieces) const {
+  const std::vector<std::size_t> mine = counts_of(batch, false);
+  const std::vector<std::size_t> theirs = counts_of(batch, true);
   const Tensor sent = buffer_of(matrices_.front(), mine);
   Cutter send(sent);
-  for (const Tensor& part : parts_here(pieces)) send.next(part.numel()).copy_from(part);
+  for (const Tensor& part : parts_here(batch, pieces)) send.next(part.numel()).copy_from(part);
   const Tensor received = buffer_of(matrices_.front(), theirs);
   ranks_.all_to_all_v(sent, mine, received, theirs).wait();
   std::vector<Tensor> own;
-  for (const std::size_t m : own_) {
+  for (const std::size_t m : batch.own) {
     own.push_back(Tensor::empty(received.device(), matrices_[m].shape, received.dtype()));
   }
   Cutter receive(received);
-  for (const Tensor& part : parts_of(own)) {
+  for (const Tensor& part : parts_of(batch, own)) {
     part.copy_from(receive.next(part.numel()).view(part.shape()));
   }
   return own;
 }
 // [/region]
 
-void WholeMatrices::send_back(const std::vector<Tensor>& own,
+void WholeMatrices::send_back(const Batch& batch, const std::vector<Tensor>& own,
                               std::span<const Tensor> pieces) const {
-  const std::vector<std::size_t> mine = counts_of(false);
-  const std::vector<std::size_t> theirs = counts_of(true);
+  const std::vector<std::size_t> mine = counts_of(batch, false);
+  const std::vector<std::size_t> theirs = counts_of(batch, true);
   const Tensor sent = buffer_of(matrices_.front(), theirs);
   Cutter send(sent);
-  for (const Tensor& part : parts_of(own)) {
+  for (const Tensor& part : parts_of(batch, own)) {
     send.next(part.numel()).view(part.shape()).copy_from(part);
   }
   const Tensor received = buffer_of(matrices_.front(), mine);
   ranks_.all_to_all_v(sent, theirs, received, mine).wait();
   Cutter receive(received);
-  for (const Tensor& part : parts_here(pieces)) part.copy_from(receive.next(part.numel()));
+  for (const Tensor& part : parts_here(batch, pieces)) part.copy_from(receive.next(part.numel()));
 }
 
 /// This rank's parts, flat, in the order of their owners.
-std::vector<Tensor> WholeMatrices::parts_here(std::span<const Tensor> pieces) const {
+std::vector<Tensor> WholeMatrices::parts_here(const Batch& batch,
+                                              std::span<const Tensor> pieces) const {
   std::vector<Tensor> parts;
   for (int owner = 0; owner < ranks_.size(); ++owner) {
-    for (std::size_t m = 0; m < matrices_.size(); ++m) {
+    for (const std::size_t m : batch.matrices) {
       const auto& part = matrices_[m].parts.at(checked_cast<std::size_t>(ranks_.rank()));
       if (owners_[m] != owner || !part) continue;
       parts.push_back(pieces[matrices_[m].piece].view({part->numel()}));
@@ -143,11 +171,12 @@ std::vector<Tensor> WholeMatrices::parts_here(std::span<const Tensor> pieces) co
 }
 
 /// The parts of the matrices that this rank owns, in the order of the ranks that have them.
-std::vector<Tensor> WholeMatrices::parts_of(const std::vector<Tensor>& own) const {
+std::vector<Tensor> WholeMatrices::parts_of(const Batch& batch,
+                                            const std::vector<Tensor>& own) const {
   std::vector<Tensor> parts;
   for (int rank = 0; rank < ranks_.size(); ++rank) {
-    for (std::size_t i = 0; i < own_.size(); ++i) {
-      const auto& part = matrices_[own_[i]].parts.at(checked_cast<std::size_t>(rank));
+    for (std::size_t i = 0; i < batch.own.size(); ++i) {
+      const auto& part = matrices_[batch.own[i]].parts.at(checked_cast<std::size_t>(rank));
       if (part) parts.push_back(part->of(own[i]));
     }
   }
@@ -156,9 +185,9 @@ std::vector<Tensor> WholeMatrices::parts_of(const std::vector<Tensor>& own) cons
 
 /// Elements that travel between this rank and each other one: those of its own matrices, or its parts
 /// of all.
-std::vector<std::size_t> WholeMatrices::counts_of(bool own) const {
+std::vector<std::size_t> WholeMatrices::counts_of(const Batch& batch, bool own) const {
   std::vector<std::size_t> counts(checked_cast<std::size_t>(ranks_.size()), 0);
-  for (std::size_t m = 0; m < matrices_.size(); ++m) {
+  for (const std::size_t m : batch.matrices) {
     for (std::size_t rank = 0; rank < counts.size(); ++rank) {
       const auto& part = matrices_[m].parts[rank];
       if (!part) continue;

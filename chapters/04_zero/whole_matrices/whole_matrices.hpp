@@ -42,9 +42,10 @@ struct SharedMatrix {
 ///
 /// Every matrix is transformed once, on one rank, whatever its parts are: flat shards, rows or columns.
 /// Cost: the elements that the owner of a matrix lacks travel twice, there and back: in all
-/// 2 (S-1)/S times those of the matrices where the S parts of each are equal. Two all-to-alls.
-/// Memory: for the time of transform() this rank's parts and the matrices that it owns as
+/// 2 (S-1)/S times those of the matrices where the S parts of each are equal. Two all-to-alls for each batch.
+/// Memory: for the time of a batch this rank's parts and the matrices of it that it owns as
 /// MemoryCategory::kCommunication, and the latter once more as kOther.
+/// Source: microsoft/dion, dion/muon.py, for batches of one matrix per rank.
 /// @see matrix_owners()
 class WholeMatrices : public optim::MatrixExchange {
  public:
@@ -52,25 +53,36 @@ class WholeMatrices : public optim::MatrixExchange {
   /// @param ranks     that have the parts.
   /// @param within    makes whole what is a part of a matrix even when all parts of `ranks` are
   /// together; empty: nothing is.
+  /// @param at_once   matrices of an owner that are a batch, the most expensive ones first; 0: all are.
   WholeMatrices(std::vector<SharedMatrix> matrices, const Communicator& ranks,
-                const train::MakeWhole& within = {});
+                const train::MakeWhole& within = {}, std::size_t at_once = 0);
 
   void transform(std::span<const Tensor> pieces,
                  const std::function<void(const Tensor& matrix)>& transform) override;
 
  private:
-  [[nodiscard]] std::vector<std::size_t> counts_of(bool own) const;
-  [[nodiscard]] std::vector<Tensor> gather(std::span<const Tensor> pieces) const;
-  void send_back(const std::vector<Tensor>& own, std::span<const Tensor> pieces) const;
-  [[nodiscard]] std::vector<Tensor> parts_here(std::span<const Tensor> pieces) const;
-  [[nodiscard]] std::vector<Tensor> parts_of(const std::vector<Tensor>& own) const;
+  /// Matrices that are whole at the same time.
+  struct Batch {
+    std::vector<std::size_t> matrices;  // all, in their order
+    std::vector<std::size_t> own;       // of them, those of which this rank is the owner
+    std::unique_ptr<optim::MatrixExchange> within;  // of own, by their place there
+  };
+
+  [[nodiscard]] std::vector<std::size_t> counts_of(const Batch& batch, bool own) const;
+  [[nodiscard]] std::vector<Tensor> gather(const Batch& batch,
+                                           std::span<const Tensor> pieces) const;
+  void send_back(const Batch& batch, const std::vector<Tensor>& own,
+                 std::span<const Tensor> pieces) const;
+  [[nodiscard]] std::vector<Tensor> parts_here(const Batch& batch,
+                                               std::span<const Tensor> pieces) const;
+  [[nodiscard]] std::vector<Tensor> parts_of(const Batch& batch,
+                                             const std::vector<Tensor>& own) const;
 
   std::vector<SharedMatrix> matrices_;
   std::vector<SharedMatrix> here_;  // those that every rank has as a whole
   std::vector<int> owners_;         // by matrix
-  std::vector<std::size_t> own_;    // matrices of which this rank is the owner
   Communicator ranks_;
-  std::unique_ptr<optim::MatrixExchange> within_;  // of own_, by their place there
+  std::vector<Batch> batches_;
 };
 
 /// @brief The matrices that stand in flat arrays, of which each rank has a shard.

@@ -59,7 +59,8 @@ inline RankOptions in_rank_order(Progress progress = Progress::kThread) {
 struct ZeroCase {
   int ranks = 1;
   std::optional<std::size_t> node_size;
-  std::size_t micro_batch = 1;  ///< of a replica; options.micro_batch is for one rank
+  std::size_t matrices_at_once = 0;  ///< of a step of Muon; 0: all
+  std::size_t micro_batch = 1;       ///< of a replica; options.micro_batch is for one rank
   ZeroSettings settings;
   memory::RecomputeConfig recompute;
   train::TrainOptions options;
@@ -169,7 +170,8 @@ class CaseTechnique : public train::Technique {
     if (changes_.observer) step_config.observers.push_back(changes_.observer);
     if (changes_.exchange) return step_config.exchange.claim("a test", changes_.exchange);
     step_config.values = nn::Values::kDeferred;
-    step_config.states.claim("a test", sharded_states(case_.all_settings(), case_.node_size));
+    step_config.states.claim(
+        "a test", sharded_states(case_.all_settings(), case_.node_size, case_.matrices_at_once));
   }
   void wrap_layers(train::FactoryStack& factories, const train::Plan&,
                    const train::Setup&) const override {

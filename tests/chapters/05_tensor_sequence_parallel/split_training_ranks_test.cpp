@@ -134,6 +134,7 @@ TEST_F(SplitTraining, StepsOfWholeMatricesOnAMesh) {
     MeshCase c = draw({.dp = dp, .tp = tp}, DType::kF64);
     if (dp > 1) c = with_zero(c, random.pick({1, 2, 3}));
     c.options.optimizer = "muon";
+    if (random.pick({true, false})) c.more += fmt::format(" --muon-batch {}", random.between(1, 3));
     expect_equals_one_rank(c);
   }
 }

@@ -99,6 +99,23 @@ StageMemory with_states_of_rule(const Question& question, const Layout& layout,
   return memory;
 }
 
+/// While a rule takes its steps with whole matrices, no activation is there: steps along the momentum of
+/// the rank's parts, and of each exchange, over the ranks of ZeRO and those of tp, what is sent, what is
+/// received, and the matrices, all of them at once.
+StageMemory with_whole_matrices(const Question& question, const Layout& layout,
+                                const std::vector<std::size_t>& blocks, std::size_t stage,
+                                StageMemory memory) {
+  if (!optim::needs_whole_matrices(question.work.optimizer)) return memory;
+  const StageParameters held = stage_parameters(question.work.model, layout, blocks, stage);
+  const double ranks = holders(layout, zero::shards_optimizer(layout.zero));
+  const double own = (held.matrices - held.frozen_matrices + held.experts) / ranks;
+  const bool two = ranks > 1 && layout.tp > 1;
+  const double copies = two ? 5 : ranks > 1 || layout.tp > 1 ? 4 : 0;
+  const double bytes = copies * state_bytes(layout.precision) * own;
+  memory.transient += std::max(0.0, bytes - memory.activations - memory.transient);
+  return memory;
+}
+
 /// Gradients of activations while a block's backward pass runs: of what it puts out and takes in, and
 /// of what its feed-forward network has inside. By then the last stage's logits are gone.
 StageMemory with_block_gradients(const Question& question, const Layout& layout, std::size_t stage,
@@ -127,6 +144,7 @@ StageMemory memory_of_stage(const Question& question, const Layout& layout,
   memory = with_masters_as_weights(question, layout, blocks, stage, memory);
   memory = with_block_gradients(question, layout, stage, memory);
   memory = with_all_logits(question, layout, stage, memory);
+  memory = with_whole_matrices(question, layout, blocks, stage, memory);
   memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
   return memory;
 }

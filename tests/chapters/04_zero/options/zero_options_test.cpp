@@ -32,6 +32,13 @@ TEST_F(ZeroOptionsTest, StagesAreNumbers) {
   expect_refused({{"--zero ''", {"--zero is empty"}}});
 }
 
+TEST_F(ZeroOptionsTest, BatchesHaveOneMatrixAtLeast) {
+  EXPECT_FALSE(zero.muon_batch);
+  expect_valid("--zero 1 --muon-batch 2");
+  EXPECT_EQ(zero.muon_batch, 2U);
+  expect_refused({{"--muon-batch 0", {"--muon-batch"}}});
+}
+
 TEST_F(ZeroOptionsTest, ReshardIsYesOrNo) {
   expect_valid("--zero 3 --reshard-after-forward no");
   EXPECT_EQ(zero.reshard, Reshard::kAfterBackward);

@@ -25,12 +25,13 @@ using namespace zero::test;
 
 class MuonTraining : public ZeroTest {
  protected:
-  /// Three steps with Muon, the micro-batches of a share in one.
+  /// Three steps with Muon, the micro-batches of a share in one; all matrices whole at once, or some.
   ZeroCase draw_muon(int ranks, ZeroStage stage, DType dtype) {
     ZeroCase c = draw(ranks, stage, dtype);
     c.options.optimizer = "muon";
     c.options.steps = 3;
     c.micro_batch = c.largest_share();
+    c.matrices_at_once = random.between(0, 3);
     return c;
   }
 

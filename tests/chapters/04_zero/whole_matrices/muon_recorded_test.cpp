@@ -1,10 +1,11 @@
-// What Newton-Schulz steps cost, counted in recorded steps of ranks that nobody runs.
+// What Newton-Schulz steps and batches of matrices cost, in recorded steps of ranks that nobody runs.
 //
-// Covers: common/optim/newton_schulz.hpp
+// Covers: common/optim/newton_schulz.hpp, chapters/04_zero/whole_matrices/whole_matrices.hpp
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -15,6 +16,7 @@
 #include "common/optim/newton_schulz.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/elsewhere/record_step.hpp"
+#include "tests/support/expect_message.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/random.hpp"
 
@@ -23,12 +25,16 @@ namespace {
 
 class MuonRecorded : public ultra::test::RandomTest {
  protected:
-  /// FLOP of all ranks in a step.
-  static double flop(int ranks, const std::string& flags) {
-    const train::Setup setup = train::parse_setup(
+  static train::Setup parsed(int ranks, const std::string& flags) {
+    return train::parse_setup(
         train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                        technique()),
         ultra::test::words_of(fmt::format("--dp {} --on dgx-h100 {}", ranks, flags)));
+  }
+
+  /// FLOP of all ranks in a step.
+  static double flop(int ranks, const std::string& flags) {
+    const train::Setup setup = parsed(ranks, flags);
     double flop = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       const train::RecordedRank recorded = train::record_step(setup, rank);
@@ -70,6 +76,42 @@ TEST_F(MuonRecorded, ZeroDealsTheStepsOut) {
           << ranks << " ranks, ZeRO-" << stage;
     }
   }
+}
+
+// Rows of square matrices: of 4 b of them a rank has as much as of the b that it owns. What the passes gather
+// is there before and after.
+TEST_F(MuonRecorded, ABatchTakesMemoryForItsMatricesAlone) {
+  const std::size_t m = 8 * random.between(1, 4);
+  const std::string flags = fmt::format(
+      "--zero 3 --shards rows --layers 16 --hidden {} --heads 4 --kv-heads 4 --ffn {} --seq 8 "
+      "--global-batch 4 --micro-batch 1",
+      m, m);
+  const auto recorded = [&](const std::string& more) {
+    return train::record_step(parsed(4, flags + more), 1);
+  };
+  const auto buffers = [](const train::RecordedRank& rank) {
+    return rank.memory.peak(MemoryCategory::kCommunication).bytes;
+  };
+  const auto sent = [](const train::RecordedRank& rank) {
+    return rank.sent[OpKind::kAllToAll].sent_bytes;
+  };
+  const std::size_t of_passes = buffers(recorded(""));
+  const train::RecordedRank all = recorded(" --optimizer muon");
+  EXPECT_EQ(buffers(all), 4 * 2 * 28 * m * m);
+  EXPECT_EQ(sent(all), 4 * 2 * 28 * m * m * 3 / 4);
+  for (const std::size_t batch : {1U, 3U, 14U, 27U, 28U, 100U}) {
+    const train::RecordedRank some =
+        recorded(fmt::format(" --optimizer muon --muon-batch {}", batch));
+    EXPECT_EQ(buffers(some), std::max(of_passes, 4 * 2 * std::min<std::size_t>(batch, 28) * m * m))
+        << batch;
+    EXPECT_EQ(sent(some), sent(all)) << batch;
+  }
+}
+
+TEST_F(MuonRecorded, NoOtherRuleHasBatchesOfMatrices) {
+  ultra::test::expect_message<ConfigError>(
+      [] { static_cast<void>(parsed(2, "--zero 1 --muon-batch 1")); },
+      {"--muon-batch has no meaning without --optimizer muon", "adamw"});
 }
 
 }  // namespace

@@ -80,6 +80,7 @@ TEST_F(WholeMatricesTest, TransformsEachMatrixOnceWhateverItsPartsAre) {
     const auto size = checked_cast<std::size_t>(ranks);
     std::vector<CutMatrix> matrices;
     for (int m = 0; m < 6; ++m) matrices.push_back(draw(size));
+    const std::size_t at_once = random.between(0, 3);
     ultra::test::on_ranks(ranks, "matrices in parts", [&](const Communicator& world) {
       const auto rank = checked_cast<std::size_t>(world.rank());
       std::vector<std::unique_ptr<nn::Parameter>> parameters;
@@ -107,7 +108,7 @@ TEST_F(WholeMatricesTest, TransformsEachMatrixOnceWhateverItsPartsAre) {
         expected.push_back(part_of(orthogonalized(matrix.whole)));
       }
       const Tensor done = Tensor::zeros(device, {1}, DType::kF64);
-      WholeMatrices(shared, world).transform(pieces, [&](const Tensor& matrix) {
+      WholeMatrices(shared, world, {}, at_once).transform(pieces, [&](const Tensor& matrix) {
         ops::add_into(done, Tensor::from<double>(device, {1}, std::vector<double>{1.0}));
         optim::newton_schulz(matrix);
       });

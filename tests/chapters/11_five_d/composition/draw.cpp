@@ -138,7 +138,11 @@ class Draw {
     model("--warmup", random_.between(1, 2));
     model("--seed", random_.between(1, 1000));
     model("--clip", pick({"0", "0.05", "1"}));
-    if (percent(35)) model("--optimizer", pick({"sgd", "muon", "muon"}));
+    if (percent(35)) {
+      const std::string optimizer = pick({"sgd", "muon", "muon"});
+      model("--optimizer", optimizer);
+      if (optimizer == "muon" && percent(40)) layout("--muon-batch", random_.between(1, 3));
+    }
     if (percent(15)) {
       model("--freeze", pick({"model.layers.0.", "embed_tokens", "embed_tokens,model.layers.0."}));
     }

@@ -121,6 +121,34 @@ TEST_F(RecordedStates, OfAllRanksAreThoseOfThePlan) {
   }
 }
 
+// Where little else is there, a step of Muon is the moment that needs most: its exchanges.
+TEST_F(RecordedStates, WholeMatricesTakeWhatIsPlanned) {
+  for (const auto& [dp, tp] : {std::pair{8U, 8U}, {64U, 1U}, {1U, 8U}}) {
+    Question question{
+        .work = {.model = *find_model("llama-8b"), .seq_len = 1024, .global_batch = 64},
+        .cluster = *replay::find_cluster("dgx-h100"),
+        .software = find_software("workbook")};
+    question.work.optimizer = "muon";
+    const Layout layout{.dp = dp,
+                        .tp = tp,
+                        .zero = dp > 1 ? ZeroStage::kOptimizer : ZeroStage::kNone,
+                        .recompute = memory::Recompute::kFull};
+    const train::Setup setup =
+        train::parse_setup(five_d::techniques(),
+                           ultra::test::words_of(fmt::format(
+                               "--model llama-8b --seq 1024 --global-batch 64 --micro-batch 1 "
+                               "--recompute full --dp {} "
+                               "--tp {} --zero {} --precision bf16 --optimizer muon --on dgx-h100",
+                               dp, tp, dp > 1 ? 1 : 0)));
+    const auto recorded = train::record_step(setup, 0);
+    const double planned = largest_stage(question, layout).total();
+    EXPECT_NEAR(static_cast<double>(recorded.memory.peak_total().bytes) / planned, 1, 0.03)
+        << layout.str();
+    question.work.optimizer = "adamw";
+    EXPECT_GT(planned, largest_stage(question, layout).total());
+  }
+}
+
 // torchtitan keeps f32 weights and no others: those that are frozen are still there.
 TEST_F(RecordedStates, FrozenWeightsThatAreTheirOwnMasters) {
   Question question{.work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 64},
