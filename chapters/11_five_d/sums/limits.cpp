@@ -170,9 +170,6 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "table and head are used twice, in an order that no tree has.");
   rows.exclude("--head-z-loss", train.head_z_loss > 0,
                "its log-sum-exps are not those of the trees.");
-  rows.exclude("a tied token table with --pp",
-               train.model.tied_embeddings && setup.ranks_along(pipeline_parallel::kAxis) > 1,
-               "two stages have the two terms of each token, which the tree joins first.");
   rows.exclude("--attention mla or mla-absorbed", train.model.latent.on,
                "heads share a part of their keys, whose gradient no tree adds up.");
   rows.exclude("--qk-norm with --tp", train.model.qk_norm && tp > 1,

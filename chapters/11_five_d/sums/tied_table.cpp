@@ -1,13 +1,53 @@
 #include "chapters/11_five_d/sums/tied_table.hpp"
 
-#include <vector>
+#include <cstdint>
+#include <list>
+#include <map>
 
+#include "common/base/numeric.hpp"
+#include "common/nn/initialization.hpp"
 #include "common/ops/embedding.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/ops/sums/sum_tree.hpp"
 #include "common/ops/token_check.hpp"
 
 namespace ultra::five_d {
+
+/// Terms of micro-batches on their way from the head to the table.
+class TiedTerms {
+ public:
+  explicit TiedTerms(Communicator ends) : ends_(ends.labeled("terms of a tied table")) {}
+
+  void give(std::size_t micro_batch, const HeadTerms& terms) {
+    if (ends_.size() == 1) {
+      waiting_[micro_batch] = terms;
+      return;
+    }
+    sends_.remove_if([](Work& work) { return work.done(); });
+    sends_.push_back(ends_.send(terms.d_logits.contiguous(), other(), name_of(micro_batch, 0)));
+    sends_.push_back(ends_.send(terms.input.contiguous(), other(), name_of(micro_batch, 1)));
+  }
+
+  /// @param room  for what comes from another rank.
+  [[nodiscard]] HeadTerms take(std::size_t micro_batch, const HeadTerms& room) {
+    if (ends_.size() == 1) return std::move(waiting_.extract(micro_batch).mapped());
+    Work logits = ends_.recv(room.d_logits, other(), name_of(micro_batch, 0));
+    ends_.recv(room.input, other(), name_of(micro_batch, 1)).wait();
+    logits.wait();
+    return room;
+  }
+
+ private:
+  [[nodiscard]] int other() const { return 1 - ends_.rank(); }
+  static MessageName name_of(std::size_t micro_batch, std::uint32_t which) {
+    return {.number = checked_cast<std::uint32_t>(2 * micro_batch + which)};
+  }
+
+  Communicator ends_;
+  std::map<std::size_t, HeadTerms> waiting_;  // by micro-batch
+  std::list<Work> sends_;
+};
+
 namespace {
 
 using ops::as_matrix;
@@ -31,8 +71,13 @@ Tensor rows_looked_up(const Tensor& tokens, Range part, std::size_t first_token,
 
 class TiedHead : public nn::Projections {
  public:
-  TiedHead(nn::Parameter& table, std::shared_ptr<Region> region, std::shared_ptr<HeadTerms> terms)
-      : table_(&table), region_(std::move(region)), terms_(std::move(terms)) {}
+  /// @param owner  of the table where no embedding has it; null.
+  TiedHead(nn::Parameter& table, std::shared_ptr<Region> region, std::shared_ptr<TiedTerms> terms,
+           std::unique_ptr<nn::Projections> owner = nullptr)
+      : owner_(std::move(owner)),
+        table_(&table),
+        region_(std::move(region)),
+        terms_(std::move(terms)) {}
 
   std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) override {
     saved.put("input", x);
@@ -46,7 +91,7 @@ class TiedHead : public nn::Projections {
     const Tensor part = ops::matmul(as_matrix(d_y[0]), Transpose::kNo, table_->value(),
                                     Transpose::kNo, accumulation_dtype(x.dtype()));
     const Tensor all = region_->enter(x).wait();
-    *terms_ = {.d_logits = d_y[0], .input = all};
+    terms_->give(saved.pass().micro_batch, {.d_logits = d_y[0], .input = all});
     table_->add_grad([](const Tensor& grad, ops::Write write) {  // its part comes with the other
       if (write == ops::Write::kOverwrite) grad.fill(0.0);
     });
@@ -56,16 +101,17 @@ class TiedHead : public nn::Projections {
   std::vector<nn::Parameter*> parameters() override { return {table_}; }
 
  private:
+  std::unique_ptr<nn::Projections> owner_;
   nn::Parameter* table_;
   std::shared_ptr<Region> region_;
-  std::shared_ptr<HeadTerms> terms_;
+  std::shared_ptr<TiedTerms> terms_;
 };
 
 class TiedEmbedding : public nn::TokenEmbedding {
  public:
   /// @param owner  of the table.
   TiedEmbedding(std::unique_ptr<nn::TokenEmbedding> owner, std::shared_ptr<Region> region,
-                std::shared_ptr<HeadTerms> terms)
+                std::shared_ptr<TiedTerms> terms)
       : owner_(std::move(owner)),
         table_(owner_->parameters().front()),
         region_(std::move(region)),
@@ -79,7 +125,7 @@ class TiedEmbedding : public nn::TokenEmbedding {
 
   void backward(const Tensor& d_y, nn::Saved& saved) override {
     const Tensor d_all = region_->leave_backward(d_y).wait();
-    const HeadTerms head = std::exchange(*terms_, {});
+    const HeadTerms head = terms_->take(saved.pass().micro_batch, room_for_terms(d_all));
     for (const Tensor& kept : {head.d_logits, head.input, d_all}) table_->keep_for_grad(kept);
     table_->add_grad([head, d_all, tokens = saved.take("tokens"), first = first_token()](
                          const Tensor& grad, ops::Write write) {
@@ -91,11 +137,18 @@ class TiedEmbedding : public nn::TokenEmbedding {
 
  private:
   [[nodiscard]] std::size_t first_token() const { return table_->shard()[0].begin; }
+  [[nodiscard]] HeadTerms room_for_terms(const Tensor& like) const {
+    const auto room = [&](std::size_t width) {
+      return Tensor::empty(like.device(), like.shape().with(-1, width), like.dtype(),
+                           MemoryCategory::kActivations);
+    };
+    return {.d_logits = room(table_->shape()[0]), .input = room(table_->shape()[1])};
+  }
 
   std::unique_ptr<nn::TokenEmbedding> owner_;
   nn::Parameter* table_;
   std::shared_ptr<Region> region_;
-  std::shared_ptr<HeadTerms> terms_;
+  std::shared_ptr<TiedTerms> terms_;
 };
 
 }  // namespace
@@ -125,17 +178,27 @@ void tied_gradient_into(const Tensor& grad, const HeadTerms& head, const Tensor&
 }
 
 TiedTableFactory::TiedTableFactory(nn::LayerFactory& inner, const Communicator& tp,
-                                   tensor_parallel::SequenceParallel sequence_parallel)
-    : FactoryWrapper(inner), region_(tensor_parallel::make_region(tp, sequence_parallel)) {}
+                                   tensor_parallel::SequenceParallel sequence_parallel,
+                                   const Communicator& ends)
+    : FactoryWrapper(inner),
+      region_(tensor_parallel::make_region(tp, sequence_parallel)),
+      terms_(std::make_shared<TiedTerms>(ends)) {}
 
 std::unique_ptr<nn::TokenEmbedding> TiedTableFactory::embedding(const nn::BuildContext& context) {
-  terms_ = std::make_shared<HeadTerms>();
   return std::make_unique<TiedEmbedding>(inner().embedding(context), region_, terms_);
 }
 
 std::unique_ptr<nn::Projections> TiedTableFactory::tied_head(const nn::BuildContext&,
                                                              nn::Parameter& table) {
   return std::make_unique<TiedHead>(table, region_, terms_);
+}
+
+std::unique_ptr<nn::Projections> TiedTableFactory::column_linear(
+    const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) {
+  auto made = inner().column_linear(context, specs);
+  if (specs.front().name != nn::kEmbeddingName) return made;
+  nn::Parameter& table = *made->parameters().front();
+  return std::make_unique<TiedHead>(table, region_, terms_, std::move(made));
 }
 
 }  // namespace ultra::five_d

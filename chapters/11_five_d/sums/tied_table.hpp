@@ -6,10 +6,13 @@
 /// up. If the gradients of the two layers were added up one after the other, micro-batches of another size
 /// would add in another order. So each leaf of the tree over tokens is joined from both: one product over
 /// an axis that has a leaf of the first, a leaf of the second, the next leaf of the first, and so on.
+///
+/// Two stages of a pipeline have one term each. The last one sends its terms to the first, which makes the
+/// gradient of both as one rank would; the last one's own is 0, and their sum is the first one's.
 
 #include <memory>
-#include <optional>
 #include <utility>
+#include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/region.hpp"
 #include "common/comm/communicator.hpp"
@@ -33,25 +36,31 @@ struct HeadTerms {
 void tied_gradient_into(const Tensor& grad, const HeadTerms& head, const Tensor& tokens,
                         const Tensor& d_output, std::size_t first_token, ops::Write write);
 
-/// @brief Makes the two layers of a tied table, both in one stage, and everything else as the inner factory.
+class TiedTerms;
+
+/// @brief Makes the two layers of a tied table, and everything else as the inner factory.
 ///
-/// Memory: gradients of a micro-batch's logits until the backward pass is at the table again.
+/// Memory: gradients of logits, of each micro-batch whose backward pass has left the head and is not yet at
+/// the table. Cost: between two stages, these and the head's input, of each micro-batch.
 class TiedTableFactory : public nn::FactoryWrapper {
  public:
   /// @param inner              outlives this.
   /// @param tp                 the ranks that share the table.
   /// @param sequence_parallel  what they do with sequences.
+  /// @param ends               the ranks that have embedding and head, in this order; one if it has both.
   TiedTableFactory(nn::LayerFactory& inner, const Communicator& tp,
-                   tensor_parallel::SequenceParallel sequence_parallel);
+                   tensor_parallel::SequenceParallel sequence_parallel, const Communicator& ends);
 
   [[nodiscard]] std::unique_ptr<nn::TokenEmbedding> embedding(
       const nn::BuildContext& context) override;
   [[nodiscard]] std::unique_ptr<nn::Projections> tied_head(const nn::BuildContext& context,
                                                            nn::Parameter& table) override;
+  [[nodiscard]] std::unique_ptr<nn::Projections> column_linear(
+      const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
 
  private:
   std::shared_ptr<tensor_parallel::Region> region_;
-  std::shared_ptr<HeadTerms> terms_;  // of the model that is being made
+  std::shared_ptr<TiedTerms> terms_;
 };
 
 }  // namespace ultra::five_d

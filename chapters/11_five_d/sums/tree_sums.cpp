@@ -4,6 +4,7 @@
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
+#include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
 #include "chapters/11_five_d/sums/limits.hpp"
 #include "chapters/11_five_d/sums/parted_norm.hpp"
 #include "chapters/11_five_d/sums/tied_table.hpp"
@@ -136,8 +137,10 @@ void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan& pl
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
   const Communicator& tp = plan.mesh.along(tensor_parallel::kAxis);
   if (setup.train.model.tied_embeddings) {
+    const Communicator& stages = plan.mesh.along(pipeline_parallel::kAxis);
     factories.push_back(std::make_unique<TiedTableFactory>(
-        *factories.back(), tp, tensor->options().layout().sequence_parallel));
+        *factories.back(), tp, tensor->options().layout().sequence_parallel,
+        stages.size() == 1 ? stages : plan.groups.at(nn::kTiedGroup)));
   }
   if (tensor->options().layout().splits_sequences()) {
     factories.push_back(std::make_unique<PartedNormFactory>(*factories.back(), tp));

@@ -40,8 +40,6 @@ const std::vector<Sample>& samples() {
       {{{"--tied-embeddings", ""}}, {"a tied token table"}},
       {{{"--mtp", ""}}, {"--mtp"}},
       {{{"--head-z-loss", "0.1"}}, {"--head-z-loss"}},
-      {{{"--tied-embeddings", ""}, {"--pp", "2"}},
-       {"a tied token table", "a tied token table with --pp", "--pp"}},
       {{{"--zero", "1"}}, {"--zero 1, 2 or 3", "--zero 1 or 2"}},
       {{{"--zero", "3"}}, {"--zero 1, 2 or 3", "--zero 3"}},
       {{{"--zero", "3"}, {"--overlap", "none"}}, {"--zero 1, 2 or 3", "--zero 3", "--overlap"}},

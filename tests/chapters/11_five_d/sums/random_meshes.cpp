@@ -143,7 +143,7 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
   if (percent(30)) model("--optimizer", "sgd");
   if (percent(25)) model("--qkv-bias", "");
   if (percent(20) && mesh.tp == 1) model("--qk-norm", "");
-  if (percent(25) && mesh.pp == 1) model("--tied-embeddings", "");
+  if (percent(25)) model("--tied-embeddings", "");
   if (percent(20)) model("--doc-length", std::to_string(random_.between(2, 9)));
   if (percent(15)) model("--mask", ultra::test::mask_file(random_, 0.5));
   if (percent(15)) {
