@@ -1,11 +1,11 @@
 #include "chapters/08_expert_parallel/moe_layer.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "chapters/08_expert_parallel/combine_weights.hpp"
 #include "chapters/08_expert_parallel/device/expert_rows.hpp"
 #include "chapters/08_expert_parallel/dispatch_counts.hpp"
-#include "chapters/08_expert_parallel/token_permutation.hpp"
 #include "common/nn/collect.hpp"
 #include "common/nn/layers/feed_forward.hpp"
 #include "common/ops/elementwise.hpp"
@@ -74,6 +74,7 @@ Tensor affinity_gradients(const Tensor& d_rows, const Tensor& outputs, const Exp
 
 MoeLayer::MoeLayer(const nn::BuildContext& context, std::size_t layer, const MoeScope& scope)
     : num_experts_(scope.config.num_experts),
+      tells_places_(scope.tells_places),
       exchange_(scope.ep),
       region_(scope.region),
       router_(context, layer, scope.config, scope.router),
@@ -81,6 +82,19 @@ MoeLayer::MoeLayer(const nn::BuildContext& context, std::size_t layer, const Moe
       shared_(make_shared_experts(context, layer, scope.config)) {}
 
 Tensor MoeLayer::enter(const Tensor& x) const { return region_ ? region_->enter(x).wait() : x; }
+
+void MoeLayer::tell_places(const ExpertOrder& order, const DispatchCounts& counts,
+                           nn::Saved& saved) const {
+  const std::size_t first = static_cast<std::size_t>(exchange_.ranks().rank()) * order.tokens;
+  const Tensor own = Tensor::empty(Device::cpu(), {order.rows(), 1}, DType::kI32);
+  for (std::size_t row = 0; row < order.rows(); ++row) {
+    own.data<std::int32_t>()[row] = static_cast<std::int32_t>(first + order.token_of(row));
+  }
+  const Tensor places = in_expert_order(exchange_.dispatch(own, counts).wait(), counts);
+  for (const char* maps : {"gate_up", "down"}) {
+    saved.child(maps).put("places", places.view({places.numel()}));
+  }
+}
 
 // [region forward]
 Tensor MoeLayer::forward(const Tensor& x, nn::Saved& saved) {
@@ -118,6 +132,7 @@ Tensor MoeLayer::backward(const Tensor& d_y, nn::Saved& saved) {
       exchange_.dispatch(rows_of_tokens(d_rows, decision.routing.weights, order), counts);
   Tensor d_shared;
   if (shared_) d_shared = shared_->backward(d_y, saved.child("shared"));  // while rows travel
+  if (tells_places_) tell_places(order, counts, saved);
   const Tensor d_affinities =
       affinity_gradients(d_rows, saved.take("expert_output"), order, decision);
   const Tensor d_inputs = experts_.backward(in_expert_order(dispatched.wait(), counts),

@@ -22,6 +22,7 @@
 #include "chapters/08_expert_parallel/moe/experts.hpp"
 #include "chapters/08_expert_parallel/moe/router.hpp"
 #include "chapters/08_expert_parallel/moe_config.hpp"
+#include "chapters/08_expert_parallel/token_permutation.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
 
@@ -35,6 +36,9 @@ struct MoeScope {
                                                     ///< this rank has its experts for itself
   LocalExperts share;                               ///< what this rank holds
   RouterScope router;                               ///< what its routers know
+  bool tells_places =
+      false;  ///< whether experts are told in each backward pass at which place each
+              ///< row's token stands, among those of the ranks of ep
 };
 
 /// @brief A router, experts on several ranks, and experts that every token uses.
@@ -42,8 +46,9 @@ struct MoeScope {
 /// With tp every rank routes and dispatches all tokens of the group, and has a part of each expert:
 /// outputs, and with them the router's gradients, are parts of sums.
 /// Saves "input", "gate_up/input", "gate", "up" and "down/input" (of the rows that came here),
-/// "expert_output" (of the rows that went out), "received"; subtrees "router" and "shared".
-/// Cost: see ExpertExchange: two all-to-alls forward, two backward, and one of counts.
+/// "expert_output" (of the rows that went out), "received"; subtrees "router" and "shared". For experts
+/// that are told places, in the backward pass, "gate_up/places" and "down/places", [rows] of i32.
+/// Cost: see ExpertExchange: two all-to-alls forward, two backward, and one of counts; one of places.
 class MoeLayer : public nn::Layer {
  public:
   /// @param layer  index of the block, for the names of the weights.
@@ -58,8 +63,10 @@ class MoeLayer : public nn::Layer {
 
  private:
   [[nodiscard]] Tensor enter(const Tensor& x) const;
+  void tell_places(const ExpertOrder& order, const DispatchCounts& counts, nn::Saved& saved) const;
 
   std::size_t num_experts_;
+  bool tells_places_;
   ExpertExchange exchange_;
   std::shared_ptr<tensor_parallel::Region> region_;  // null: one rank
   Router router_;

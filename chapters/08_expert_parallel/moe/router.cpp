@@ -12,6 +12,7 @@
 #include "common/nn/initialization.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/matmul.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 #include "common/tensor/host_view.hpp"
 
 namespace ultra::expert_parallel {
@@ -105,6 +106,18 @@ Routing even_routing(const Tensor& affinities, std::size_t top_k) {
 /// Back to where the tokens are.
 Tensor to_device_of(const Tensor& x, const Tensor& tokens) {
   return has_streams(tokens.device().kind()) ? x.to(tokens.device()) : x;
+}
+
+/// Adds shares of a term of the loss, without rounding where sums follow trees: one for each token there.
+void add_terms(const nn::Pass& pass, const std::vector<double>& shares) {
+  if (!pass.loss_sum.defined() || pass.loss_sum.numel() == 1) {
+    for (const double share : shares) pass.add_to_loss(share);
+    return;
+  }
+  if (pass.loss_terms == nullptr || pass.recomputes) return;
+  ops::ExactSum sum;
+  for (const double share : shares) sum.add(share);
+  sum.put(pass.loss_sum.span<double>(), ops::Write::kAccumulate);
 }
 
 /// Integers as numbers of another type.
@@ -233,8 +246,25 @@ void Router::add_balancing_term(const Tensor& affinities, const Tensor& choices,
   const Tensor probabilities = probabilities_of(affinities, config_.router).clone();
   clear_rows(probabilities, tokens, saved.pass());
   const Shape shape{tokens.batch, tokens.seq, config_.num_experts};
-  saved.pass().add_to_loss(
-      balancing_loss(probabilities.view(shape), of_sequences, balancing_term()));
+  add_terms(saved.pass(), balancing_shares(probabilities.view(shape), of_sequences));
+}
+
+/// One share; token by token where sums follow trees.
+std::vector<double> Router::balancing_shares(const Tensor& probabilities,
+                                             const Tensor& of_sequences) const {
+  const BalancingTerm term = balancing_term();
+  if (!ops::sums_by_trees(weight_.device())) {
+    return {balancing_loss(probabilities, of_sequences, term)};
+  }
+  std::vector<double> shares;
+  for (std::size_t s = 0; s < probabilities.size(0); ++s) {
+    const Range own{s, s + 1};
+    for (std::size_t t = 0; t < probabilities.size(1); ++t) {
+      shares.push_back(balancing_loss(probabilities.slice(0, own).slice(1, {t, t + 1}),
+                                      of_sequences.slice(0, own), term));
+    }
+  }
+  return shares;
 }
 
 void Router::add_z_loss(const Tensor& logits, const LocalTokens& tokens, nn::Saved& saved) const {
@@ -243,7 +273,12 @@ void Router::add_z_loss(const Tensor& logits, const LocalTokens& tokens, nn::Sav
   if (!decides()) return;
   const Tensor sums = log_sum_exp(logits);  // [tokens]
   clear_rows(sums, tokens, saved.pass());
-  saved.pass().add_to_loss(z_scale() * ops::sum_of_squares(sums));
+  std::vector<double> shares = {z_scale() * ops::sum_of_squares(sums)};
+  if (ops::sums_by_trees(weight_.device())) {
+    shares = sums.to_vector();
+    for (double& share : shares) share *= z_scale() * share;
+  }
+  add_terms(saved.pass(), shares);
 }
 
 Decision Router::take_decision(nn::Saved& saved) {

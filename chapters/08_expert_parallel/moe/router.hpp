@@ -73,6 +73,8 @@ class Router : public nn::Module {
                                       const nn::Pass& pass) const;
   [[nodiscard]] BalancingTerm balancing_term() const;
   [[nodiscard]] double z_scale() const;
+  [[nodiscard]] std::vector<double> balancing_shares(const Tensor& probabilities,
+                                                     const Tensor& of_sequences) const;
   [[nodiscard]] Tensor choices_of(const Tensor& experts, std::size_t batch) const;
   void count(const Tensor& choices, const Tensor& destinations, const nn::Pass& pass) const;
   void add_balancing_term(const Tensor& affinities, const Tensor& choices,

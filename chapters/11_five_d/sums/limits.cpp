@@ -78,10 +78,10 @@ void expect_nodes_of_sequences(const train::Setup& setup) {
   if (deals_in_turn(setup)) {
     if (!std::has_single_bit(replicas)) {
       throw ConfigError(fmt::format(
-          "{}: with --zero 2 or 3, replicas add up each micro-batch first, which makes a node of "
-          "1, "
-          "2, 4, 8, ... replicas; found --dp {}. Use --zero 1, one micro-batch, or another --dp.",
-          kTreeSumsFlag, replicas));
+          "{}: with {}, replicas add up each micro-batch first, which makes a node of 1, 2, 4, 8, "
+          "... replicas; found --dp {}. Use {}, one micro-batch, or another --dp.",
+          kTreeSumsFlag, joins_shards(setup) ? "--zero 2 or 3" : "--ep", replicas,
+          joins_shards(setup) ? "--zero 1" : "--ep 1"));
     }
   } else if (replicas > 1) {
     expect_power_of_two(batch / replicas, fmt::format("a replica of --dp {}", replicas),
@@ -122,12 +122,17 @@ void expect_nodes_of_matrices(const train::Setup& setup) {
         "order of their own: {} % {} = {}. Choose --kv-heads as a multiple of --tp.",
         kTreeSumsFlag, model.num_kv_heads, tp, model.num_kv_heads % tp));
   }
+  const expert_parallel::ExpertParallelOptions& experts = expert_parallel::options_of(setup);
+  const expert_parallel::MoeConfig mixture = experts.config(model.ffn_hidden_size);
   const std::pair<const char*, std::size_t> axes[] = {
       {"the width of all queries (--heads times --head-dim)", model.q_hidden_size()},
       {"the width of all keys (--kv-heads times --head-dim)", model.kv_hidden_size()},
-      {"--ffn", model.ffn_hidden_size},
+      {"--ffn", experts.has_experts() ? 0 : model.ffn_hidden_size},
+      {"the width of an expert (--expert-ffn)", mixture.num_experts > 0 ? mixture.expert_ffn : 0},
+      {"the width of all shared experts", mixture.shared_experts * mixture.expert_ffn},
       {"--vocab", model.vocab_size}};
   for (const auto& [name, length] : axes) {
+    if (length == 0) continue;
     const std::string why = ops::SumTree::of_axis(length).why_not(length, tp);
     if (why.empty()) continue;
     throw ConfigError(
@@ -135,6 +140,17 @@ void expect_nodes_of_matrices(const train::Setup& setup) {
                     "size, or another --tp.",
                     kTreeSumsFlag, name, length, tp, why));
   }
+}
+
+/// Of the ranks that share experts out.
+void expect_nodes_of_ranks(const train::Setup& setup) {
+  const std::size_t ep = expert_parallel::options_of(setup).ep;
+  const auto ranks = static_cast<std::size_t>(setup.data_ranks());
+  if (std::has_single_bit(ep) || ep == ranks) return;
+  throw ConfigError(fmt::format(
+      "{}: the ranks of --ep have a node of tokens together, and must be 1, 2, 4, 8, ... or all {} "
+      "of --dp times --cp; found --ep {}.",
+      kTreeSumsFlag, ranks, ep));
 }
 
 }  // namespace
@@ -164,8 +180,11 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
   rows.exclude("--tp-overlap ring",
                tensor->options().overlap == tensor_parallel::TensorOverlap::kRing,
                "a ring adds in the order of its hops. Use --tp-overlap backward.");
-  rows.exclude("--experts", experts->options().has_experts(),
-               "which tokens an expert has depends on the layout, and so would its tree.");
+  rows.exclude(
+      "--capacity-group micro-batch",
+      experts->options().has_experts() && experts->options().moe.capacity_factor &&
+          experts->options().moe.capacity_group == expert_parallel::CapacityGroup::kMicroBatch,
+      "which tokens an expert drops depends on the layout. Use --capacity-group sequence.");
   rows.exclude("--mtp", train.model.mtp,
                "table and head are used twice, in an order that no tree has.");
   rows.exclude("--head-z-loss", train.head_z_loss > 0,
@@ -218,9 +237,13 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
   return rows.take();
 }
 
-bool deals_in_turn(const train::Setup& setup) {
+bool joins_shards(const train::Setup& setup) {
   const zero::ZeroStage stage = zero::zero_of(setup).options().stage;
-  if (stage != zero::ZeroStage::kGradients && stage != zero::ZeroStage::kParameters) return false;
+  return stage == zero::ZeroStage::kGradients || stage == zero::ZeroStage::kParameters;
+}
+
+bool deals_in_turn(const train::Setup& setup) {
+  if (!joins_shards(setup) && expert_parallel::options_of(setup).ep == 1) return false;
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   return data_parallel::micro_batch_sizes(setup.train, replicas).size() > 1;
 }
@@ -229,6 +252,7 @@ void expect_nodes(const train::Setup& setup) {
   expect_nodes_of_sequences(setup);
   expect_nodes_of_tokens(setup);
   expect_nodes_of_matrices(setup);
+  expect_nodes_of_ranks(setup);
 }
 
 }  // namespace ultra::five_d

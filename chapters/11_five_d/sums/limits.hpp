@@ -19,9 +19,13 @@ inline constexpr const char* kTreeExchange = "pairwise-tree";
 [[nodiscard]] std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup,
                                                                 bool given);
 
-/// @brief Whether the batch is dealt out micro-batch by micro-batch: with ZeRO-2 and 3 and several of them,
-/// whose gradients the replicas add up one by one.
+/// @brief Whether the batch is dealt out micro-batch by micro-batch: where there are several of them, whose
+/// gradients ranks add up one by one: with ZeRO-2 and 3 the replicas, with --ep those that send tokens to
+/// each other's experts.
 [[nodiscard]] bool deals_in_turn(const train::Setup& setup);
+
+/// @brief Whether shards of gradients are joined where they are reduced: with ZeRO-2 and 3.
+[[nodiscard]] bool joins_shards(const train::Setup& setup);
 
 /// @brief Checks that each rank, and each micro-batch, has whole nodes of all trees.
 /// @throws ConfigError with the numbers, and what would do.

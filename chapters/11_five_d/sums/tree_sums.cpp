@@ -5,10 +5,13 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
+#include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/11_five_d/sums/limits.hpp"
 #include "chapters/11_five_d/sums/parted_norm.hpp"
 #include "chapters/11_five_d/sums/tied_table.hpp"
+#include "chapters/11_five_d/sums/tree_experts.hpp"
 #include "common/ops/elementwise.hpp"
+#include "common/ops/sums/sum_tree.hpp"
 #include "common/train/gradients/tree_gradients.hpp"
 #include "common/train/options/flags.hpp"
 
@@ -54,13 +57,16 @@ class SeparateMaps : public nn::Projections {
   std::vector<std::unique_ptr<nn::Projections>> maps_;
 };
 
-/// What makes the gradient of a micro-batch whole, of whose sequences these ranks have parts. The exchange
-/// behind the step adds up what they all have: so the first one has it, and the others have zeros.
-std::function<void(const Tensor&)> sum_of_parts(const Communicator& ranks) {
-  if (ranks.size() == 1) return {};
-  return [ranks](const Tensor& gradient) {
-    ranks.labeled("gradient of a sequence").all_reduce(gradient).wait();
-    if (ranks.rank() > 0) gradient.fill(0.0);
+/// What makes the gradient of a micro-batch whole, of whose node other ranks have parts: of each sequence,
+/// or their own sequences. The exchange behind the step adds up what they all have: so the first one has
+/// it, and the others have zeros.
+std::function<void(const nn::Parameter&)> sum_of_parts(const train::Plan& plan, bool in_turn) {
+  const Communicator& cp = plan.mesh.along(context_parallel::kAxis);
+  if (!in_turn && cp.size() == 1) return {};
+  return [&plan, cp, in_turn](const nn::Parameter& parameter) {
+    const Communicator& ranks = in_turn ? plan.groups.at(parameter.data_group()) : cp;
+    ranks.labeled("gradient of a micro-batch").all_reduce(parameter.grad()).wait();
+    if (ranks.rank() > 0) parameter.grad().fill(0.0);
   };
 }
 
@@ -136,6 +142,15 @@ void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan& pl
   factories.push_back(std::make_unique<SeparateMapsFactory>(*factories.back()));
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
   const Communicator& tp = plan.mesh.along(tensor_parallel::kAxis);
+  const expert_parallel::ExpertParallelOptions& experts = expert_parallel::options_of(setup);
+  if (experts.has_experts()) {
+    const nn::ModelConfig& model = setup.train.model;
+    const auto scope =
+        expert_parallel::scope_of(experts.config(model.ffn_hidden_size), plan, setup);
+    factories.push_back(std::make_unique<TreeExpertsFactory>(
+        *factories.back(), scope, tp, ops::SumTree::of_axis(model.max_seq_len).leaf(),
+        tensor->options().layout().sequence_parallel));
+  }
   if (setup.train.model.tied_embeddings) {
     const Communicator& stages = plan.mesh.along(pipeline_parallel::kAxis);
     factories.push_back(std::make_unique<TiedTableFactory>(
@@ -148,14 +163,14 @@ void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan& pl
 }
 
 void TreeSums::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {
-  if (!by_trees() || deals_in_turn(setup)) return;  // shards are joined where they are reduced
+  const bool in_turn = deals_in_turn(setup);
+  if (!by_trees() || (in_turn && joins_shards(setup))) return;
   step_config.observers.emplace_back(
-      [](const train::ModelScope& scope) -> std::unique_ptr<train::StepObserver> {
+      [in_turn](const train::ModelScope& scope) -> std::unique_ptr<train::StepObserver> {
         const std::size_t micro_batches = scope.plan.micro_batches.size();
         if (micro_batches == 1) return std::make_unique<train::StepObserver>();
-        return train::join_gradients_by_tree(
-            scope.chunks, micro_batches,
-            sum_of_parts(scope.plan.mesh.along(context_parallel::kAxis)));
+        return train::join_gradients_by_tree(scope.chunks, micro_batches,
+                                             sum_of_parts(scope.plan, in_turn));
       });
 }
 

@@ -9,6 +9,7 @@
 /// | the same, of norms, with --sp     | a rank's part of a sequence   | all-reduces along tp, then as above |
 /// | the same with --cp                | a rank's part of a sequence   | all-reduces along cp, then as above |
 /// | tokens, of a tied table           | both terms of a leaf's tokens | as of other weights             |
+/// | the same, of experts' weights | a micro-batch of all ep ranks | the step, and the replicas' exchange |
 /// | queries, in gradients of keys     | a rank's part of a sequence   | the reduce-scatter along cp     |
 /// | the vocabulary, in the loss       | the rank that has a part      | all-reduce along tp             |
 /// | keys of a query, a token's hidden | one rank                      | none: no layout here cuts them  |

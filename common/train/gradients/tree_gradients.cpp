@@ -13,7 +13,8 @@ namespace {
 class GradientTree {
  public:
   /// @param uses  additions to it that a micro-batch makes.
-  GradientTree(std::size_t leaves, std::size_t uses, std::function<void(const Tensor&)> complete)
+  GradientTree(std::size_t leaves, std::size_t uses,
+               std::function<void(const nn::Parameter&)> complete)
       : leaves_(leaves), uses_(uses), complete_(std::move(complete)), tree_(leaves) {}
 
   void step_begins() {
@@ -27,7 +28,7 @@ class GradientTree {
     if (++made_ < uses_) return;
     made_ = 0;
     const bool is_last = ++added_ == leaves_;
-    if (complete_) complete_(parameter.grad());
+    if (complete_) complete_(parameter);
     const bool is_all = tree_.add(
         leaf, is_last ? parameter.grad() : parameter.grad().clone(MemoryCategory::kGradients));
     ensure(is_all == is_last, "the last gradient completes the tree");
@@ -38,7 +39,7 @@ class GradientTree {
   std::size_t leaves_;
   std::size_t uses_;
   std::size_t made_ = 0;  // additions of this micro-batch
-  std::function<void(const Tensor&)> complete_;
+  std::function<void(const nn::Parameter&)> complete_;
   std::size_t added_ = 0;
   TensorTree tree_;
 };
@@ -46,7 +47,7 @@ class GradientTree {
 class TreeGradients : public StepObserver {
  public:
   TreeGradients(std::span<nn::Model* const> chunks, std::size_t micro_batches,
-                const std::function<void(const Tensor&)>& complete) {
+                const std::function<void(const nn::Parameter&)>& complete) {
     for (nn::Model* chunk : chunks) {
       for (nn::Parameter* parameter : chunk->parameters()) {
         auto tree =
@@ -74,7 +75,7 @@ class TreeGradients : public StepObserver {
 
 std::unique_ptr<StepObserver> join_gradients_by_tree(
     std::span<nn::Model* const> chunks, std::size_t micro_batches,
-    std::function<void(const Tensor& gradient)> complete) {
+    const std::function<void(const nn::Parameter&)>& complete) {
   return std::make_unique<TreeGradients>(chunks, micro_batches, complete);
 }
 

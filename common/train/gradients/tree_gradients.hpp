@@ -21,11 +21,11 @@ namespace ultra::train {
 ///                       until they are complete, so that it hears of each of them first.
 /// @param micro_batches  of a step, each with one backward pass through each chunk.
 /// @param complete       makes the gradient of a micro-batch whole before it is joined, where other ranks
-///                       have parts of its sequences; empty: it is.
+///                       have parts of its sequences, or of its node; empty: it is.
 /// Memory: up to log2 of micro_batches gradients of each parameter, and more where backward passes come
 /// in another order than the places.
 [[nodiscard]] std::unique_ptr<StepObserver> join_gradients_by_tree(
     std::span<nn::Model* const> chunks, std::size_t micro_batches,
-    std::function<void(const Tensor& gradient)> complete = {});
+    const std::function<void(const nn::Parameter&)>& complete = {});
 
 }  // namespace ultra::train

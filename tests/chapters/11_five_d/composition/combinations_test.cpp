@@ -37,6 +37,8 @@ const std::vector<Sample>& samples() {
        {"--cp", "--cp-method ring or ulysses+ring"}},
       {{{"--pp", "2"}}, {"--pp"}},
       {{{"--experts", "4"}}, {"--experts"}},
+      {{{"--experts", "4"}, {"--capacity-factor", "1"}, {"--capacity-group", "micro-batch"}},
+       {"--experts", "--capacity-group micro-batch"}},
       {{{"--tied-embeddings", ""}}, {"a tied token table"}},
       {{{"--mtp", ""}}, {"--mtp"}},
       {{{"--head-z-loss", "0.1"}}, {"--head-z-loss"}},

@@ -87,6 +87,7 @@ Configuration RandomMeshes::draw_any(const std::string& types) {
   const Extents mesh = draw_mesh(drawn);
   drawn.model.emplace_back("--sums", "tree");
   draw_model(drawn, mesh);
+  if (percent(30)) draw_experts(drawn, mesh);
   draw_types(drawn, types);
   draw_layout(drawn, mesh);
   return drawn;
@@ -150,6 +151,25 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
     model("--val-data", ultra::test::kText);
     model("--val-batches", "2");
   }
+}
+
+/// Experts, as wide as tp's parts take them, on ranks of dp and cp.
+void RandomMeshes::draw_experts(Configuration& drawn, const Extents& mesh) {
+  const auto model = [&](const char* flag, const std::string& value) {
+    drawn.model.emplace_back(flag, value);
+  };
+  const std::size_t ranks = mesh.dp * mesh.cp;
+  const std::size_t ep = random_.pick({std::size_t{1}, ranks, ranks % 2 == 0 ? 2 : ranks});
+  const std::size_t experts = ep * random_.between(1, ep == 1 ? 6 : 2);
+  model("--experts", std::to_string(experts));
+  model("--top-k", std::to_string(random_.between(1, std::min<std::size_t>(experts, 3))));
+  model("--router", random_.pick({"softmax", "sigmoid"}));
+  model("--balance", random_.pick({"aux", "bias", "none"}));
+  if (percent(50)) model("--expert-ffn", std::to_string(mesh.tp * random_.pick({11U, 24U})));
+  if (percent(30)) model("--shared-experts", "1");
+  if (percent(40)) model("--capacity-factor", random_.pick({"0.7", "1", "1.5"}));
+  if (percent(50)) model("--z-loss", "0.01");
+  if (ep > 1) drawn.layout.emplace_back("--ep", std::to_string(ep));
 }
 
 void RandomMeshes::draw_types(Configuration& drawn, const std::string& types) {

@@ -49,6 +49,7 @@ class RandomMeshes {
   Configuration draw_any(const std::string& types);
   Extents draw_mesh(Configuration& drawn);
   void draw_model(Configuration& drawn, const Extents& mesh);
+  void draw_experts(Configuration& drawn, const Extents& mesh);
   void draw_types(Configuration& drawn, const std::string& types);
   void draw_layout(Configuration& drawn, const Extents& mesh);
 

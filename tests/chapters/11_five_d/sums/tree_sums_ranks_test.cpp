@@ -2,7 +2,7 @@
 //
 // Covers: chapters/11_five_d/sums/tree_sums.hpp, chapters/11_five_d/sums/limits.hpp
 // Covers: chapters/04_zero/shards/tree_reducer.hpp, chapters/11_five_d/sums/parted_norm.hpp
-// Covers: chapters/11_five_d/sums/tied_table.hpp
+// Covers: chapters/11_five_d/sums/tied_table.hpp, chapters/11_five_d/sums/tree_experts.hpp
 // Covers: chapters/05_tensor_sequence_parallel/unrounded_layers.hpp
 
 #include "chapters/11_five_d/sums/tree_sums.hpp"
@@ -27,7 +27,8 @@ using TreeSumsOnMeshes = ultra::test::RandomTest;
 TEST_F(TreeSumsOnMeshes, TrainToTheBitsOfOneRank) {
   const auto processes = launched_world_size();
   test::RandomMeshes meshes(random, processes ? static_cast<std::size_t>(*processes) : 16);
-  const char* const kinds[] = {"--sums", "--cp", "--sp", "--precision", "--tied-embeddings"};
+  const char* const kinds[] = {"--sums", "--cp", "--sp", "--precision", "--tied-embeddings",
+                               "--ep"};
   for (std::size_t i = 0; i < (processes ? 10 : 30) && !HasFailure(); ++i) {
     const Configuration many = meshes.draw_with(kinds[i % std::size(kinds)]);
     const Configuration one = meshes.alone(many);

@@ -68,8 +68,8 @@ TEST_F(TreeGradientsTest, JoinByPlaceInWhateverOrderPassesCome) {
 
 TEST_F(TreeGradientsTest, AreMadeWholeBeforeTheyAreJoined) {
   std::size_t calls = 0;
-  const auto observer = join_gradients_by_tree(chunks, 4, [&](const Tensor& gradient) {
-    ops::scale_into(gradient, 2.0);  // exact
+  const auto observer = join_gradients_by_tree(chunks, 4, [&](const nn::Parameter& parameter) {
+    ops::scale_into(parameter.grad(), 2.0);  // exact
     ++calls;
   });
   observer->step_begins({});
