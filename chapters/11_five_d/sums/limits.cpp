@@ -142,6 +142,21 @@ void expect_nodes_of_matrices(const train::Setup& setup) {
   }
 }
 
+/// Of heads, whose gradients are added up where a weight is for all of them.
+void expect_nodes_of_heads(const train::Setup& setup) {
+  const nn::ModelConfig& model = setup.train.model;
+  const std::size_t tp = setup.ranks_along(tensor_parallel::kAxis);
+  if (tp == 1 || !model.qk_norm) return;
+  const std::size_t heads = model.num_heads / tp;
+  const std::size_t kv_heads = model.num_kv_heads / tp;
+  if (std::has_single_bit(heads) && std::has_single_bit(kv_heads)) return;
+  throw ConfigError(fmt::format(
+      "{}: --qk-norm has one weight for all heads, and each of --tp {} ranks must have 1, 2, 4, 8, "
+      "... of them; found {} of --heads and {} of --kv-heads. Choose these as --tp times a power "
+      "of two.",
+      kTreeSumsFlag, tp, heads, kv_heads));
+}
+
 /// Of the ranks that share experts out.
 void expect_nodes_of_ranks(const train::Setup& setup) {
   const std::size_t ep = expert_parallel::options_of(setup).ep;
@@ -158,7 +173,6 @@ void expect_nodes_of_ranks(const train::Setup& setup) {
 std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, bool given) {
   TreeRows rows(given);
   const train::TrainOptions& train = setup.train;
-  const std::size_t tp = setup.ranks_along(tensor_parallel::kAxis);
   const auto* tensor = setup.find<tensor_parallel::TensorParallel>();
   const auto* context = setup.find<context_parallel::ContextParallel>();
   const auto* experts = setup.find<expert_parallel::ExpertParallel>();
@@ -191,8 +205,6 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "its log-sum-exps are not those of the trees.");
   rows.exclude("--attention mla or mla-absorbed", train.model.latent.on,
                "heads share a part of their keys, whose gradient no tree adds up.");
-  rows.exclude("--qk-norm with --tp", train.model.qk_norm && tp > 1,
-               "its gradient is a sum over tokens and heads, of which each rank has some of both.");
   rows.exclude("--hybrid-shard", zero.options().node_size.has_value(),
                "its two sums are of nodes of ranks. Leave it out.");
   rows.exclude("--compress", data.compress != "none", "what travels is rounded.");
@@ -203,8 +215,6 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
   rows.exclude("--schedule pipedream-async",
                schedule != nullptr && train::updates_between(schedule->ranks.front()),
                "its stages update behind every micro-batch, whose gradients no tree joins.");
-  rows.exclude("--optimizer muon", optim::needs_whole_matrices(train.optimizer),
-               "its products are of matrices that layouts bring together in parts.");
   rows.exclude("--precision fp16 or fp8",
                mixed->options().recipe == mixed_precision::Recipe::kFp16 ||
                    mixed->options().recipe == mixed_precision::Recipe::kFp8,
@@ -252,6 +262,7 @@ void expect_nodes(const train::Setup& setup) {
   expect_nodes_of_sequences(setup);
   expect_nodes_of_tokens(setup);
   expect_nodes_of_matrices(setup);
+  expect_nodes_of_heads(setup);
   expect_nodes_of_ranks(setup);
 }
 

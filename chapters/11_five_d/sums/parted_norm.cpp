@@ -1,6 +1,9 @@
 #include "chapters/11_five_d/sums/parted_norm.hpp"
 
+#include <algorithm>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "common/ops/elementwise.hpp"
@@ -8,6 +11,69 @@
 #include "common/ops/sums/sum_tree.hpp"
 
 namespace ultra::five_d {
+namespace {
+
+struct JoinTensors {
+  Tensor operator()(const Tensor& left, const Tensor& right) const {
+    ops::add_into(left, right);
+    return left;
+  }
+};
+
+/// The sum of rows of [count, width], by a tree; they are overwritten.
+Tensor joined(const Tensor& rows) {
+  ops::NodeCounter<Tensor, JoinTensors> nodes{JoinTensors()};
+  for (std::size_t i = 0; i < rows.size(0); ++i) nodes.add(rows.slice(0, {i, i + 1}));
+  return nodes.take();
+}
+
+/// What some tokens, and all heads here, give to the gradient of the weight.
+/// @param d_y, x           [tokens, heads, width], and
+/// @param reciprocal_rms   [tokens, heads]: from the first of the tokens on.
+template <class T>
+void sum_of_leaf(std::size_t tokens, std::size_t heads, std::size_t width, const T* d_y, const T* x,
+                 const T* reciprocal_rms, T* into) {
+  const auto join = [](std::vector<T> left, const std::vector<T>& right) {
+    std::ranges::transform(left, right, left.begin(), std::plus<>());
+    return left;
+  };
+  ops::NodeCounter<std::vector<T>, decltype(join)> nodes(join);
+  for (std::size_t h = 0; h < heads; ++h) {
+    std::vector<T> sum(width, T(0));
+    for (std::size_t row = h; row < tokens * heads; row += heads) {
+      for (std::size_t i = 0; i < width; ++i) {
+        sum[i] += d_y[row * width + i] * (x[row * width + i] * reciprocal_rms[row]);
+      }
+    }
+    nodes.add(std::move(sum));
+  }
+  std::ranges::copy(nodes.take(), into);
+}
+
+}  // namespace
+
+Tensor HeadNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
+                           const Tensor& d_weight) const {
+  Tensor d_x = RmsNorm::gradients(d_y, x, reciprocal_rms, d_weight);
+  const std::size_t tokens = x.size(0) * x.size(1);
+  const std::size_t heads = x.size(2);
+  const std::size_t width = x.size(3);
+  const std::size_t leaf = ops::SumTree::of_axis(tokens).leaf();
+  const Tensor leaves = Tensor::empty(x.device(), {tokens / leaf, width}, d_weight.dtype());
+  const Tensor wide_d_y = cast(d_y, d_weight.dtype());
+  const Tensor wide_x = cast(x, d_weight.dtype());
+  dispatch_float(d_weight.dtype(), [&]<class T>() {
+    for (std::size_t i = 0; i < leaves.size(0); ++i) {
+      const std::size_t row = i * leaf * heads;
+      sum_of_leaf<T>(leaf, heads, width, wide_d_y.span<T>().data() + row * width,
+                     wide_x.span<T>().data() + row * width, reciprocal_rms.span<T>().data() + row,
+                     leaves.data<T>() + i * width);
+    }
+  });
+  ranks_.labeled("gradient of a norm of heads").all_reduce(leaves).wait();
+  d_weight.copy_from(joined(leaves).view(d_weight.shape()));
+  return d_x;
+}
 
 Tensor PartedNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                              const Tensor& d_weight) const {
@@ -24,20 +90,20 @@ Tensor PartedNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& r
                                reciprocal_rms.slice(0, own), part(i), ops::Write::kOverwrite));
   }
   ranks_.labeled("gradient of a norm").all_reduce(parts).wait();
-  const auto join = [](const Tensor& left, const Tensor& right) {
-    ops::add_into(left, right);
-    return left;
-  };
-  ops::NodeCounter<Tensor, decltype(join)> nodes(join);
-  for (std::size_t i = 0; i < sequences; ++i) nodes.add(part(i));
-  d_weight.copy_from(nodes.take());
+  d_weight.copy_from(joined(parts).view(d_weight.shape()));
   return d_x;
 }
 
 std::unique_ptr<nn::Layer> PartedNormFactory::norm(const nn::BuildContext& context,
                                                    const nn::NormSpec& spec) {
-  if (spec.over != nn::NormOver::kTokens) return inner().norm(context, spec);
-  auto norm = std::make_unique<PartedNorm>(context, spec, tp_);
+  std::unique_ptr<nn::Layer> norm;
+  if (spec.over == nn::NormOver::kHeads) {
+    norm = std::make_unique<HeadNorm>(context, spec, tp_);
+  } else if (splits_sequences_) {
+    norm = std::make_unique<PartedNorm>(context, spec, tp_);
+  } else {
+    return inner().norm(context, spec);
+  }
   for (nn::Parameter* weight : norm->parameters()) {
     weight->replicate({.group = std::string(tensor_parallel::kTensorGroup),
                        .size = tp_.size(),

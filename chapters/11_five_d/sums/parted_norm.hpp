@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// Norms whose ranks have parts of each sequence: the gradient of the weight is one tree's, as on one rank.
+/// Norms whose ranks have parts of each sequence, or some of the heads: the gradient of the weight is one
+/// tree's, as on one rank.
 
 #include <memory>
 #include <utility>
@@ -31,19 +32,41 @@ class PartedNorm : public nn::RmsNorm {
   Communicator ranks_;
 };
 
-/// @brief Makes norms of tokens as PartedNorm; each rank has the whole gradients of their weights.
+/// @brief RMSNorm of each head, by trees.
+///
+/// The weight is for all heads, and its gradient a sum over tokens and heads. Heads are below tokens: each
+/// leaf of tokens joins the heads' sums, of which a rank has a node; then the tree over tokens joins leaves.
+/// Cost: along tp, in the backward pass, an all-reduce of head_dim elements for each leaf of tokens.
+class HeadNorm : public nn::RmsNorm {
+ public:
+  /// @param ranks  that have the heads, in their order.
+  HeadNorm(const nn::BuildContext& context, const nn::NormSpec& spec, Communicator ranks)
+      : RmsNorm(context, spec), ranks_(std::move(ranks)) {}
+
+ protected:
+  [[nodiscard]] Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
+                                 const Tensor& d_weight) const override;
+
+ private:
+  Communicator ranks_;
+};
+
+/// @brief Makes norms of heads as HeadNorm and, where ranks have parts of each sequence, norms of tokens as
+/// PartedNorm; each rank has the whole gradients of their weights.
 class PartedNormFactory : public nn::FactoryWrapper {
  public:
-  /// @param inner  outlives this.
-  /// @param tp     the ranks that share the model's matrices, and each sequence.
-  PartedNormFactory(nn::LayerFactory& inner, Communicator tp)
-      : FactoryWrapper(inner), tp_(std::move(tp)) {}
+  /// @param inner             outlives this.
+  /// @param tp                the ranks that share the model's matrices.
+  /// @param splits_sequences  whether they share each sequence, too.
+  PartedNormFactory(nn::LayerFactory& inner, Communicator tp, bool splits_sequences)
+      : FactoryWrapper(inner), tp_(std::move(tp)), splits_sequences_(splits_sequences) {}
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
                                                 const nn::NormSpec& spec) override;
 
  private:
   Communicator tp_;
+  bool splits_sequences_;
 };
 
 }  // namespace ultra::five_d

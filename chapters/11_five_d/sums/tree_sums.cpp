@@ -157,9 +157,8 @@ void TreeSums::wrap_layers(train::FactoryStack& factories, const train::Plan& pl
         *factories.back(), tp, tensor->options().layout().sequence_parallel,
         stages.size() == 1 ? stages : plan.groups.at(nn::kTiedGroup)));
   }
-  if (tensor->options().layout().splits_sequences()) {
-    factories.push_back(std::make_unique<PartedNormFactory>(*factories.back(), tp));
-  }
+  factories.push_back(std::make_unique<PartedNormFactory>(
+      *factories.back(), tp, tensor->options().layout().splits_sequences()));
 }
 
 void TreeSums::configure_step(train::StepConfig& step_config, const train::Setup& setup) const {

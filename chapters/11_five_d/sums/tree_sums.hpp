@@ -7,6 +7,7 @@
 /// | the inner axis of a product       | the rank that has a part      | all-reduces along tp            |
 /// | tokens, in gradients of weights   | a micro-batch, then the step  | the replicas' exchange          |
 /// | the same, of norms, with --sp     | a rank's part of a sequence   | all-reduces along tp, then as above |
+/// | tokens and heads, of qk-norms | a leaf's heads on a rank      | all-reduces along tp, then over tokens |
 /// | the same with --cp                | a rank's part of a sequence   | all-reduces along cp, then as above |
 /// | tokens, of a tied table           | both terms of a leaf's tokens | as of other weights             |
 /// | the same, of experts' weights | a micro-batch of all ep ranks | the step, and the replicas' exchange |

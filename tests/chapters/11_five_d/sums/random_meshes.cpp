@@ -141,9 +141,9 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
   number("--warmup", 1);
   number("--seed", random_.between(1, 1000));
   model("--clip", random_.pick({"0", "0.05", "1"}));
-  if (percent(30)) model("--optimizer", "sgd");
+  if (percent(50)) model("--optimizer", random_.pick({"sgd", "muon"}));
   if (percent(25)) model("--qkv-bias", "");
-  if (percent(20) && mesh.tp == 1) model("--qk-norm", "");
+  if (percent(25)) model("--qk-norm", "");
   if (percent(25)) model("--tied-embeddings", "");
   if (percent(20)) model("--doc-length", std::to_string(random_.between(2, 9)));
   if (percent(15)) model("--mask", ultra::test::mask_file(random_, 0.5));
