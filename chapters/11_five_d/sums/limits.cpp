@@ -124,9 +124,16 @@ void expect_nodes_of_matrices(const train::Setup& setup) {
   }
   const expert_parallel::ExpertParallelOptions& experts = expert_parallel::options_of(setup);
   const expert_parallel::MoeConfig mixture = experts.config(model.ffn_hidden_size);
+  const nn::LatentAttention& latent = model.latent;
   const std::pair<const char*, std::size_t> axes[] = {
       {"the width of all queries (--heads times --head-dim)", model.q_hidden_size()},
-      {"the width of all keys (--kv-heads times --head-dim)", model.kv_hidden_size()},
+      {"the width of all keys (--kv-heads times --head-dim)",
+       latent.on ? 0 : model.kv_hidden_size()},
+      {"the width of all keys and values that latents make (--heads times (--qk-nope-head-dim plus "
+       "--v-head-dim))",
+       latent.on ? model.num_heads * (latent.qk_nope_head_dim + latent.v_head_dim) : 0},
+      {"the width of all values (--heads times --v-head-dim)",
+       latent.on ? model.num_heads * latent.v_head_dim : 0},
       {"--ffn", experts.has_experts() ? 0 : model.ffn_hidden_size},
       {"the width of an expert (--expert-ffn)", mixture.num_experts > 0 ? mixture.expert_ffn : 0},
       {"the width of all shared experts", mixture.shared_experts * mixture.expert_ffn},
@@ -146,15 +153,16 @@ void expect_nodes_of_matrices(const train::Setup& setup) {
 void expect_nodes_of_heads(const train::Setup& setup) {
   const nn::ModelConfig& model = setup.train.model;
   const std::size_t tp = setup.ranks_along(tensor_parallel::kAxis);
-  if (tp == 1 || !model.qk_norm) return;
+  if (tp == 1 || !(model.qk_norm || model.latent.on)) return;
   const std::size_t heads = model.num_heads / tp;
   const std::size_t kv_heads = model.num_kv_heads / tp;
   if (std::has_single_bit(heads) && std::has_single_bit(kv_heads)) return;
   throw ConfigError(fmt::format(
-      "{}: --qk-norm has one weight for all heads, and each of --tp {} ranks must have 1, 2, 4, 8, "
-      "... of them; found {} of --heads and {} of --kv-heads. Choose these as --tp times a power "
-      "of two.",
-      kTreeSumsFlag, tp, heads, kv_heads));
+      "{}: {} for all heads, and each of --tp {} ranks must have 1, 2, 4, 8, ... of them; found {} "
+      "of --heads and {} of --kv-heads. Choose these as --tp times a power of two.",
+      kTreeSumsFlag,
+      model.latent.on ? "--attention mla has one rotated part of keys" : "--qk-norm has one weight",
+      tp, heads, kv_heads));
 }
 
 /// Of the ranks that share experts out.
@@ -203,8 +211,8 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "table and head are used twice, in an order that no tree has.");
   rows.exclude("--head-z-loss", train.head_z_loss > 0,
                "its log-sum-exps are not those of the trees.");
-  rows.exclude("--attention mla or mla-absorbed", train.model.latent.on,
-               "heads share a part of their keys, whose gradient no tree adds up.");
+  rows.exclude("--attention mla-absorbed", train.model.latent.on && train.model.latent.absorbed,
+               "heads share their keys, whose gradient no tree adds up. Use --attention mla.");
   rows.exclude("--hybrid-shard", zero.options().node_size.has_value(),
                "its two sums are of nodes of ranks. Leave it out.");
   rows.exclude("--compress", data.compress != "none", "what travels is rounded.");

@@ -13,6 +13,14 @@
 namespace ultra::five_d {
 namespace {
 
+using ops::Transpose;
+
+std::vector<nn::ParameterSpec> specs_of(const std::vector<nn::LinearSpec>& maps) {
+  std::vector<nn::ParameterSpec> specs;
+  for (const nn::LinearSpec& map : maps) specs.push_back(nn::weight_spec(map));
+  return specs;
+}
+
 struct JoinTensors {
   Tensor operator()(const Tensor& left, const Tensor& right) const {
     ops::add_into(left, right);
@@ -20,7 +28,7 @@ struct JoinTensors {
   }
 };
 
-/// The sum of rows of [count, width], by a tree; they are overwritten.
+/// The sum over the first dimension, by a tree; what is there is overwritten.
 Tensor joined(const Tensor& rows) {
   ops::NodeCounter<Tensor, JoinTensors> nodes{JoinTensors()};
   for (std::size_t i = 0; i < rows.size(0); ++i) nodes.add(rows.slice(0, {i, i + 1}));
@@ -94,6 +102,42 @@ Tensor PartedNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& r
   return d_x;
 }
 
+PartedMaps::PartedMaps(const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs,
+                       Communicator ranks)
+    : maps_(specs_of(specs), context.device, context.precision, context.seed, context.values),
+      ranks_(std::move(ranks)) {}
+
+std::vector<Tensor> PartedMaps::forward(const Tensor& x, nn::Saved& saved) {
+  return maps_.forward(x, saved);
+}
+
+Tensor PartedMaps::backward(std::span<const Tensor> d_y, nn::Saved& saved) {
+  const Tensor x = saved.take("input");
+  const Tensor d_x = Tensor::empty(x.device(), x.shape(), x.dtype());
+  const std::vector<nn::Parameter*> weights = maps_.parameters();
+  for (std::size_t i = weights.size(); i-- > 0;) {
+    nn::Parameter& weight = *weights[i];
+    ops::matmul_into(ops::as_matrix(d_x), ops::as_matrix(d_y[i]), Transpose::kNo, weight.value(),
+                     Transpose::kNo,
+                     i + 1 == weights.size() ? ops::Write::kOverwrite : ops::Write::kAccumulate);
+    const Tensor parts =
+        Tensor::empty(x.device(), {x.size(0), weight.shape()[0], weight.shape()[1]},
+                      accumulation_dtype(x.dtype()));
+    for (std::size_t s = 0; s < x.size(0); ++s) {
+      const Range own{s, s + 1};
+      ops::matmul_into(parts.slice(0, own).view(weight.shape()),
+                       ops::as_matrix(d_y[i].slice(0, own)), Transpose::kYes,
+                       ops::as_matrix(x.slice(0, own)), Transpose::kNo);
+    }
+    ranks_.labeled("gradient of a map of tokens").all_reduce(parts).wait();
+    const Tensor sum = joined(parts).view(weight.shape());
+    weight.keep_for_grad(sum);
+    weight.add_grad(
+        [sum](const Tensor& grad, ops::Write write) { ops::write_or_add(grad, sum, write); });
+  }
+  return d_x;
+}
+
 std::unique_ptr<nn::Layer> PartedNormFactory::norm(const nn::BuildContext& context,
                                                    const nn::NormSpec& spec) {
   std::unique_ptr<nn::Layer> norm;
@@ -104,13 +148,25 @@ std::unique_ptr<nn::Layer> PartedNormFactory::norm(const nn::BuildContext& conte
   } else {
     return inner().norm(context, spec);
   }
-  for (nn::Parameter* weight : norm->parameters()) {
-    weight->replicate({.group = std::string(tensor_parallel::kTensorGroup),
-                       .size = tp_.size(),
-                       .index = tp_.rank(),
-                       .gradients = nn::CopyGradients::kEqual});
-  }
+  share(norm->parameters());
   return norm;
+}
+
+std::unique_ptr<nn::Projections> PartedNormFactory::token_linear(
+    const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) {
+  if (!splits_sequences_) return inner().token_linear(context, specs);
+  auto maps = std::make_unique<PartedMaps>(context, specs, tp_);
+  share(maps->parameters());
+  return maps;
+}
+
+void PartedNormFactory::share(const std::vector<nn::Parameter*>& parameters) const {
+  for (nn::Parameter* parameter : parameters) {
+    parameter->replicate({.group = std::string(tensor_parallel::kTensorGroup),
+                          .size = tp_.size(),
+                          .index = tp_.rank(),
+                          .gradients = nn::CopyGradients::kEqual});
+  }
 }
 
 }  // namespace ultra::five_d

@@ -1,13 +1,16 @@
 #pragma once
 /// @file
-/// Norms whose ranks have parts of each sequence, or some of the heads: the gradient of the weight is one
-/// tree's, as on one rank.
+/// Norms, and maps of tokens, whose ranks have parts of each sequence, or some of the heads: the gradient of
+/// the weight is one tree's, as on one rank.
 
 #include <memory>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/nn/layer_factory.hpp"
+#include "common/nn/layers/linear.hpp"
 #include "common/nn/layers/norm.hpp"
 
 namespace ultra::five_d {
@@ -51,8 +54,25 @@ class HeadNorm : public nn::RmsNorm {
   Communicator ranks_;
 };
 
-/// @brief Makes norms of heads as HeadNorm and, where ranks have parts of each sequence, norms of tokens as
-/// PartedNorm; each rank has the whole gradients of their weights.
+/// @brief Linear maps that every rank has as a whole, for its part of each sequence: see PartedNorm.
+/// Cost: in the backward pass, an all-reduce of a weight for each sequence of the micro-batch.
+class PartedMaps : public nn::Projections {
+ public:
+  /// @param ranks  that have the sequences, in the order of their parts.
+  PartedMaps(const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs,
+             Communicator ranks);
+
+  [[nodiscard]] std::vector<Tensor> forward(const Tensor& x, nn::Saved& saved) override;
+  [[nodiscard]] Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override;
+  [[nodiscard]] std::vector<nn::Parameter*> parameters() override { return maps_.parameters(); }
+
+ private:
+  nn::DenseProjections maps_;
+  Communicator ranks_;
+};
+
+/// @brief Makes norms of heads as HeadNorm and, where ranks have parts of each sequence, norms and linear
+/// maps of tokens as PartedNorm and PartedMaps; each rank has the whole gradients of their weights.
 class PartedNormFactory : public nn::FactoryWrapper {
  public:
   /// @param inner             outlives this.
@@ -63,8 +83,12 @@ class PartedNormFactory : public nn::FactoryWrapper {
 
   [[nodiscard]] std::unique_ptr<nn::Layer> norm(const nn::BuildContext& context,
                                                 const nn::NormSpec& spec) override;
+  [[nodiscard]] std::unique_ptr<nn::Projections> token_linear(
+      const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
 
  private:
+  void share(const std::vector<nn::Parameter*>& parameters) const;
+
   Communicator tp_;
   bool splits_sequences_;
 };

@@ -2,19 +2,20 @@
 /// @file
 /// --sums tree: one order for every sum, so that a training has the same bits on every mesh.
 ///
-/// | sum over                          | its tree's lower levels       | its upper levels                |
-/// |-----------------------------------|-------------------------------|---------------------------------|
-/// | the inner axis of a product       | the rank that has a part      | all-reduces along tp            |
-/// | tokens, in gradients of weights   | a micro-batch, then the step  | the replicas' exchange          |
-/// | the same, of norms, with --sp     | a rank's part of a sequence   | all-reduces along tp, then as above |
-/// | tokens and heads, of qk-norms | a leaf's heads on a rank      | all-reduces along tp, then over tokens |
-/// | the same with --cp                | a rank's part of a sequence   | all-reduces along cp, then as above |
-/// | tokens, of a tied table           | both terms of a leaf's tokens | as of other weights             |
-/// | the same, of experts' weights | a micro-batch of all ep ranks | the step, and the replicas' exchange |
-/// | queries, in gradients of keys     | a rank's part of a sequence   | the reduce-scatter along cp     |
-/// | the vocabulary, in the loss       | the rank that has a part      | all-reduce along tp             |
-/// | keys of a query, a token's hidden | one rank                      | none: no layout here cuts them  |
-/// | losses, squares of gradients      | exact: any order              | any order                       |
+/// | sum over                                      | its tree's lower levels       | its upper levels                       |
+/// |-----------------------------------------------|-------------------------------|----------------------------------------|
+/// | the inner axis of a product                   | the rank that has a part      | all-reduces along tp                   |
+/// | tokens, in gradients of weights               | a micro-batch, then the step  | the replicas' exchange                 |
+/// | tokens, of norms and latents' maps, with --sp | a rank's part of a sequence   | all-reduces along tp, then as above    |
+/// | tokens and heads, of qk-norms                 | a leaf's heads on a rank      | all-reduces along tp, then over tokens |
+/// | tokens, of all weights, with --cp             | a rank's part of a sequence   | all-reduces along cp, then as above    |
+/// | tokens, of a tied table                       | both terms of a leaf's tokens | as of other weights                    |
+/// | tokens, of experts' weights                   | a micro-batch of all ep ranks | the step, and the replicas' exchange   |
+/// | queries, in gradients of keys                 | a rank's part of a sequence   | the reduce-scatter along cp            |
+/// | heads, of what keys share                     | the heads of a rank           | all-reduces along tp                   |
+/// | the vocabulary, in the loss                   | the rank that has a part      | all-reduce along tp                    |
+/// | keys of a query, a token's hidden             | one rank                      | none: no layout here cuts them         |
+/// | losses, squares of gradients                  | exact: any order              | any order                              |
 ///
 /// Exchanges are chapter 02's "pairwise-tree", whose order is the tree's over the ranks. Sums of bf16 are
 /// made in f32 and travel so; they are rounded once, when they are whole.

@@ -166,7 +166,8 @@ LatentSelfAttention::Entered LatentSelfAttention::backward_plain(const Tensor& d
   const Tensor d_turned = heads_like(d_heads, heads, sizes_.qk_rope_head_dim);
   core_.rows.take(d_key, d_made.slice(3, {0, cut}), d_turned);
   d_made.slice(3, {cut, d_made.size(3)}).copy_from(d_value.slice(3, {0, sizes_.v_head_dim}));
-  const Tensor d_rotated = shared_->backward(sum_of_heads(d_turned), saved.child("shared"));
+  const Tensor d_rotated =
+      cast(shared_->backward(sum_of_heads(d_turned), saved.child("shared")), d_turned.dtype());
   const Tensor d_flat = flat(d_made);
   return {.latent = key_value_->backward({&d_flat, 1}, saved.child("key_value")),
           .rotated = d_rotated};

@@ -2,6 +2,8 @@
 
 #include "common/ops/elementwise.hpp"
 #include "common/ops/matmul.hpp"
+#include "common/ops/sums/exact_sum.hpp"
+#include "common/ops/sums/sum_tree.hpp"
 
 namespace ultra::nn {
 namespace {
@@ -68,12 +70,27 @@ void CoreRows::take(const Tensor& rows, const Tensor& unrotated, const Tensor& t
 }
 
 Tensor sum_of_heads(const Tensor& x) {
+  const Shape shape{x.size(0), x.size(1), x.size(3)};
+  if (ops::sums_by_trees(x.device())) {
+    const auto join = [](const Tensor& left, const Tensor& right) {
+      ops::add_into(left, right);
+      return left;
+    };
+    ops::NodeCounter<Tensor, decltype(join)> heads(join);
+    for (std::size_t head = 0; head < x.size(2); ++head) {
+      const Tensor own = x.slice(2, {head, head + 1});
+      const Tensor wide = Tensor::empty(x.device(), own.shape(), accumulation_dtype(x.dtype()));
+      cast_into(wide, own.contiguous());
+      heads.add(wide);
+    }
+    return heads.take().view(shape);
+  }
   const Tensor sum = Tensor::zeros(x.device(), {x.size(0), x.size(1), 1, x.size(3)},
                                    accumulation_dtype(x.dtype()));
   for (std::size_t head = 0; head < x.size(2); ++head) {
     ops::add_into(sum, x.slice(2, {head, head + 1}).contiguous());
   }
-  return cast(sum, x.dtype()).view({x.size(0), x.size(1), x.size(3)});
+  return cast(sum, x.dtype()).view(shape);
 }
 
 // [region absorb]

@@ -27,7 +27,8 @@ struct CoreRows {
   void take(const Tensor& rows, const Tensor& unrotated, const Tensor& turned) const;
 };
 
-/// @brief The sum over heads. @param x  [batch, seq, heads, width]. @return [batch, seq, width].
+/// @brief The sum over heads. @param x  [batch, seq, heads, width]. @return [batch, seq, width]; where sums
+/// follow trees, unrounded: other ranks may have other heads.
 [[nodiscard]] Tensor sum_of_heads(const Tensor& x);
 
 /// @brief The matrices of this rank's heads, in the weight of kv_b_proj: of head h, the rows of W_K and

@@ -124,9 +124,19 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
   };
   const std::size_t kv_heads = mesh.tp * random_.between(1, 2);
   number("--layers", mesh.pp * mesh.chunks);
-  number("--heads", kv_heads * random_.between(1, 2));
+  const bool has_latents = percent(20);
+  number("--heads", kv_heads * (has_latents ? 1 : random_.between(1, 2)));
   number("--kv-heads", kv_heads);
-  number("--head-dim", random_.pick({4U, 8U, 12U, 16U, 34U}));
+  if (has_latents) {
+    model("--attention", "mla");
+    number("--kv-lora-rank", random_.between(1, 20));
+    number("--q-lora-rank", random_.between(0, 20));
+    number("--qk-nope-head-dim", 12);
+    number("--qk-rope-head-dim", 4);
+    number("--v-head-dim", 16);
+  } else {
+    number("--head-dim", random_.pick({4U, 8U, 12U, 16U, 34U}));
+  }
   number("--hidden", random_.pick({16U, 20U, 24U, 32U, 46U}));
   number("--ffn", mesh.tp * random_.pick({11U, 16U, 24U, 32U}));
   number("--vocab", random_.pick({256U, 264U, 384U}));

@@ -27,8 +27,9 @@ using TreeSumsOnMeshes = ultra::test::RandomTest;
 TEST_F(TreeSumsOnMeshes, TrainToTheBitsOfOneRank) {
   const auto processes = launched_world_size();
   test::RandomMeshes meshes(random, processes ? static_cast<std::size_t>(*processes) : 16);
-  const char* const kinds[] = {"--sums", "--cp",     "--sp", "--precision", "--tied-embeddings",
-                               "--ep",   "--qk-norm"};
+  const char* const kinds[] = {
+      "--sums", "--cp",      "--sp",       "--precision", "--tied-embeddings",
+      "--ep",   "--qk-norm", "--attention"};
   for (std::size_t i = 0; i < (processes ? 10 : 30) && !HasFailure(); ++i) {
     const Configuration many = meshes.draw_with(kinds[i % std::size(kinds)]);
     const Configuration one = meshes.alone(many);
