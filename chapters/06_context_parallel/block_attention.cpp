@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "chapters/06_context_parallel/merge_attention.hpp"
+#include "common/base/numeric.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/partial_softmax.hpp"
 
@@ -69,8 +70,26 @@ std::size_t seen_pairs(Range queries, Range keys, const SequenceMask& mask) {
   return pairs;
 }
 
+// [region steps]
+std::vector<int> ring_steps(std::span<const TokenChunks> chunks, std::size_t window) {
+  const SequenceMask mask{.seq_len = token_count(joined_chunks(chunks)), .window = window};
+  const std::size_t ranks = chunks.size();
+  std::vector<int> steps;
+  for (std::size_t step = 0; step < ranks; ++step) {
+    const auto sees = [&](std::size_t rank) {
+      return !needed_blocks(chunks[rank], chunks[(rank + ranks - step) % ranks], mask).empty();
+    };
+    // The last rank sees something in each step without a window: it is asked first.
+    bool needed = false;
+    for (std::size_t rank = ranks; !needed && rank-- > 0;) needed = sees(rank);
+    if (needed) steps.push_back(checked_cast<int>(step));
+  }
+  return steps;
+}
+// [/region]
+
 SequenceMask AttentionScope::mask(std::size_t sequence) const {
-  SequenceMask mask{.seq_len = seq_len};
+  SequenceMask mask{.seq_len = seq_len, .window = window};
   if (places) mask.document_begins = places->begins(sequence, {0, places->sequence_len});
   return mask;
 }
@@ -115,6 +134,7 @@ void BlockAttention::for_each_block(const KeyValues& keys,
                                     .scale = 1.0 / std::sqrt(static_cast<double>(query_.size(3))),
                                     .query_positions = query_positions,
                                     .key_positions = key_positions,
+                                    .window = block.is_masked ? scope_.window : 0,
                                     .sums = ops::AttentionSums::kWide};
       if (block.is_masked && scope_.places) {
         options.first_seen = scope_.places->begins(sequence, queries);

@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "chapters/06_context_parallel/context_layout.hpp"
 #include "chapters/06_context_parallel/needed_blocks.hpp"
@@ -40,6 +42,7 @@ inline constexpr std::string_view kAttentionBlocks = "attention_blocks";
 struct AttentionScope {
   std::size_t seq_len = 0;                  ///< real tokens of a sequence
   const nn::TokenPlaces* places = nullptr;  ///< of the micro-batch; null: whole sequences
+  std::size_t window = 0;                   ///< tokens that a query sees, its own the last; 0: all
   train::RankCounters* counters = nullptr;  ///< of this rank; null: nobody counts
 
   /// @brief The mask of one sequence.
@@ -49,12 +52,26 @@ struct AttentionScope {
 /// @brief Pairs of a real query and a key that it sees, in one block: what its scores cost.
 [[nodiscard]] std::size_t seen_pairs(Range queries, Range keys, const SequenceMask& mask);
 
+/// @brief The steps of a ring in which some rank sees something, ascending, from 0 on: in step s each
+/// rank has the keys of the rank s before it.
+///
+/// A window leaves steps empty, the same ones in every pass. What pads a sequence counts as a token, and
+/// sequences as one document: borders of documents differ from batch to batch.
+/// @param chunks  of each rank.
+/// @param window  tokens that a query sees, its own the last; 0: all up to it, in all steps.
+[[nodiscard]] std::vector<int> ring_steps(std::span<const TokenChunks> chunks, std::size_t window);
+
 /// @brief Queries of a rank, and what becomes of them.
 class BlockAttention {
  public:
   /// @param query   [batch, seq, heads, head_dim], rotated; contiguous.
   /// @param chunks  seq tokens.
   BlockAttention(Tensor query, TokenChunks chunks, AttentionScope scope);
+
+  /// @brief The steps of a ring of ranks with these chunks that the mask needs: ring_steps().
+  [[nodiscard]] std::vector<int> steps_of(std::span<const TokenChunks> chunks) const {
+    return ring_steps(chunks, scope_.window);
+  }
 
   /// @brief Attention over no keys: output 0, log-sum-exp -infinity.
   [[nodiscard]] PartialAttention empty_partial() const;

@@ -12,12 +12,16 @@ ContextAttention::ContextAttention(const nn::BuildContext& context,
                                    std::unique_ptr<SequenceAttention> method,
                                    train::RankCounters* counters)
     : seq_len_(context.config.max_seq_len),
+      window_(context.config.sliding_window),
       rope_(context.rope),
       method_(std::move(method)),
       counters_(counters) {}
 
 AttentionScope ContextAttention::scope(const nn::Saved& saved) const {
-  return {.seq_len = seq_len_, .places = saved.pass().places.get(), .counters = counters_};
+  return {.seq_len = seq_len_,
+          .places = saved.pass().places.get(),
+          .window = window_,
+          .counters = counters_};
 }
 
 std::vector<std::int32_t> ContextAttention::rotary_positions(const nn::Saved& saved) const {

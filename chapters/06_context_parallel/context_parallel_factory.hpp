@@ -30,6 +30,7 @@ class ContextAttention : public nn::AttentionCore {
   [[nodiscard]] std::vector<std::int32_t> rotary_positions(const nn::Saved& saved) const;
 
   std::size_t seq_len_;
+  std::size_t window_;
   std::shared_ptr<const ops::RopeTable> rope_;
   std::unique_ptr<SequenceAttention> method_;
   train::RankCounters* counters_;

@@ -27,20 +27,23 @@ struct AttentionBlock {
 };
 
 /// @brief What a mask lets queries see in one sequence: keys at or before their own position, and not
-/// before their document's begin.
+/// before their document's begin, nor before their window's.
 struct SequenceMask {
   std::size_t seq_len = 0;  ///< real tokens; those behind are padding, which no block is needed for
   /// [at least seq_len] where the document of each token begins, never falling from a token to the next;
   /// empty: the sequence is one.
   std::span<const std::int32_t> document_begins = {};
+  std::size_t window = 0;  ///< tokens that a query sees, its own the last; 0: all up to it
 
   /// @brief The real tokens of a chunk.
   [[nodiscard]] Range real(Range chunk) const {
     return {std::min(chunk.begin, seq_len), std::min(chunk.end, seq_len)};
   }
-  /// @brief Where the document of a token begins.
+  /// @brief The first token that a token sees.
   [[nodiscard]] std::size_t begin_of(std::size_t token) const {
-    return document_begins.empty() ? 0 : static_cast<std::size_t>(document_begins[token]);
+    const std::size_t in_window = window > 0 && token >= window ? token + 1 - window : 0;
+    if (document_begins.empty()) return in_window;
+    return std::max(in_window, static_cast<std::size_t>(document_begins[token]));
   }
 };
 

@@ -18,11 +18,11 @@ namespace ultra::context_parallel {
 /// @param d_output  [batch, seq, heads, head_dim], of this rank's output.
 /// @param whole     what ring_forward() returned.
 /// @param own       this rank's keys and values.
-/// @return  of keys and values in their own type, in which the sums travel (for N = 1 in f32 where that
+/// @return  of keys and values in their own type, in which the sums travel (for one step in f32 where that
 ///          is bf16 or f16); of queries in f32 where they are bf16 or f16.
 /// Collective over ring.ranks.
 /// Cost: messages of n = 2 batch seq kv_heads head_dim elements: keys and values pass as in ring_forward(),
-/// and the sums of their gradients until they are at home (none for N = 1). Both travel while a block is
+/// and the sums of their gradients until they are at home (none for one step). Both travel while a block is
 /// computed.
 /// Memory: six arrays of n elements besides its own: two with keys and values, and four with
 /// gradients, of which one message keeps two until the next one begins.

@@ -39,6 +39,11 @@ void validate_latents(const ModelConfig& model) {
                     "--kv-heads is {}. Leave --kv-heads out.",
                     model.num_heads, model.num_kv_heads));
   }
+  if (model.sliding_window > 0) {
+    throw ConfigError(
+        "--window and --attention mla go into no model together: those with latents see all tokens "
+        "before their own. Leave --window out.");
+  }
   const std::pair<bool, const char*> others[] = {{model.head_size > 0, "--head-dim"},
                                                  {model.qkv_bias, "--qkv-bias"},
                                                  {model.qk_norm, "--qk-norm"}};

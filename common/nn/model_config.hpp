@@ -51,6 +51,7 @@ struct ModelConfig {
   std::size_t head_size = 0;          ///< elements per head; 0: hidden_size / num_heads
   bool qkv_bias = false;              ///< queries, keys and values have biases
   bool qk_norm = false;               ///< each head of queries and keys is normalised, then rotated
+  std::size_t sliding_window = 0;     ///< tokens that each sees, its own the last; 0: all up to it
   std::optional<ops::RopeScaling> rope_scaling = {};  ///< of the frequencies; absent: none
   LatentAttention latent =
       {};            ///< in place of grouped queries, where it is on; each head is then a

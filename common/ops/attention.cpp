@@ -80,22 +80,56 @@ DType sums_dtype(const Tensor& query, const AttentionOptions& options) {
   return options.sums == AttentionSums::kWide ? accumulation_dtype(query.dtype()) : query.dtype();
 }
 
+/// Options with all that the caller left to be counted: positions, and where windows begin.
+class CompleteOptions {
+ public:
+  CompleteOptions(const AttentionOptions& options, const Tensor& query, const Tensor& key)
+      : query_positions_(options.query_positions, query.size(1), "query"),
+        key_positions_(options.key_positions, key.size(1), "key"),
+        options_(options) {
+    check_first_seen(options.first_seen, query);
+    options_.query_positions = query_positions_.get();
+    options_.key_positions = key_positions_.get();
+    if (options.window == 0) return;
+    first_seen_ = first_in_window(options.first_seen, options_.query_positions, options.window,
+                                  query.size(0));
+    options_.first_seen = first_seen_;
+  }
+  [[nodiscard]] const AttentionOptions& get() const { return options_; }
+
+ private:
+  Positions query_positions_;
+  Positions key_positions_;
+  std::vector<std::int32_t> first_seen_;
+  AttentionOptions options_;
+};
+
 }  // namespace
+
+std::vector<std::int32_t> first_in_window(std::span<const std::int32_t> first_seen,
+                                          std::span<const std::int32_t> positions,
+                                          std::size_t window, std::size_t batch) {
+  std::vector<std::int32_t> first(first_seen.begin(), first_seen.end());
+  const bool hides =
+      window > 0 && !positions.empty() && static_cast<std::size_t>(positions.back()) >= window;
+  if (!hides) return first;
+  first.resize(batch * positions.size());
+  const auto before = static_cast<std::int32_t>(window - 1);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    first[i] = std::max(first[i], positions[i % positions.size()] - before);
+  }
+  return first;
+}
 
 AttentionResult attention(const Tensor& query, const Tensor& key, const Tensor& value,
                           const AttentionOptions& options) {
   check_inputs(query, key, value);
-  check_first_seen(options.first_seen, query);
-  const Positions query_positions(options.query_positions, query.size(1), "query");
-  const Positions key_positions(options.key_positions, key.size(1), "key");
-  AttentionOptions complete = options;
-  complete.query_positions = query_positions.get();
-  complete.key_positions = key_positions.get();
+  const CompleteOptions complete(options, query, key);
   const AttentionResult result{
       Tensor::empty(query.device(), query.shape(), sums_dtype(query, options)),
       Tensor::empty(query.device(), {query.size(0), query.size(2), query.size(1)},
                     accumulation_dtype(query.dtype()))};
-  backend_of(query.device()).attention(result, query, key, value, complete);
+  backend_of(query.device()).attention(result, query, key, value, complete.get());
   return result;
 }
 
@@ -103,22 +137,18 @@ AttentionGradients attention_backward(const Tensor& d_output, const Tensor& quer
                                       const Tensor& key, const Tensor& value, const Tensor& output,
                                       const Tensor& log_sum_exp, const AttentionOptions& options) {
   check_inputs(query, key, value);
-  check_first_seen(options.first_seen, query);
+  const CompleteOptions complete(options, query, key);
   expect_stored_or_sums("d_output of attention_backward", d_output, query.shape(), query.dtype());
   expect_stored_or_sums("output of attention_backward", output, query.shape(), query.dtype());
   expect_tensor("log_sum_exp of attention_backward", log_sum_exp,
                 {query.size(0), query.size(2), query.size(1)}, accumulation_dtype(query.dtype()));
-  const Positions query_positions(options.query_positions, query.size(1), "query");
-  const Positions key_positions(options.key_positions, key.size(1), "key");
-  AttentionOptions complete = options;
-  complete.query_positions = query_positions.get();
-  complete.key_positions = key_positions.get();
   const DType dtype = sums_dtype(query, options);
   const AttentionGradients gradients{Tensor::zeros(query.device(), query.shape(), dtype),
                                      Tensor::zeros(key.device(), key.shape(), dtype),
                                      Tensor::zeros(value.device(), value.shape(), dtype)};
   backend_of(query.device())
-      .attention_backward(gradients, d_output, query, key, value, output, log_sum_exp, complete);
+      .attention_backward(gradients, d_output, query, key, value, output, log_sum_exp,
+                          complete.get());
   return gradients;
 }
 

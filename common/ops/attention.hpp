@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "common/tensor/tensor.hpp"
 
@@ -32,6 +33,9 @@ struct AttentionOptions {
   /// [batch, query_seq] the position of the first key that each query sees, ascending in each
   /// sequence; empty means 0. With documents packed in a sequence: where a query's document begins.
   std::span<const std::int32_t> first_seen = {};
+  /// Positions that a query sees of those up to its own, its own included; 0 means all. Source: Jiang et
+  /// al. 2023, "Mistral 7B", arXiv 2310.06825, section 2.
+  std::size_t window = 0;
   AttentionSums sums = AttentionSums::kRounded;  ///< type of the output and of the gradients
 };
 
@@ -49,6 +53,15 @@ struct AttentionGradients {
   Tensor d_key;    ///< [batch, key_seq, kv_heads, head_dim]
   Tensor d_value;  ///< [batch, key_seq, kv_heads, head_dim]
 };
+
+/// @brief The first key that each query sees: not before its document, and not before its window.
+/// @param first_seen  [batch, query_seq] as AttentionOptions has it, or empty.
+/// @param positions   [query_seq] of the queries, ascending.
+/// @param window      as AttentionOptions has it.
+/// @return [batch, query_seq]; empty where each query sees the first key.
+[[nodiscard]] std::vector<std::int32_t> first_in_window(std::span<const std::int32_t> first_seen,
+                                                        std::span<const std::int32_t> positions,
+                                                        std::size_t window, std::size_t batch);
 
 /// @brief softmax(scale Q K^T + mask) V, head by head, with a running maximum.
 ///

@@ -20,7 +20,8 @@ namespace ultra::context_parallel {
 
 // TODO 1: keys and values travel as they did forward.
 // TODO 2: add this rank's gradients to the sum that has arrived with them, and pass the sum on. How many
-// hops is it from the last rank that adds to the one that owns the keys?
+// hops is it from the last rank that adds to the one that owns the keys? (One, unless a window leaves the
+// last steps empty.)
 nn::QkvGradients ring_backward([[maybe_unused]] const BlockAttention& queries,
                                [[maybe_unused]] const Tensor& d_output,
                                [[maybe_unused]] const PartialAttention& whole,

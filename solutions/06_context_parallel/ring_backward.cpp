@@ -18,8 +18,9 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
                                const PartialAttention& whole, const KeyValues& own,
                                const SequenceGroup& ring) {
   const int ranks = ring.ranks.size();
+  std::vector<int> steps = queries.steps_of(ring.chunks);
   const Tensor d_query = zeros_like(d_output);
-  if (ranks == 1) {
+  if (steps.size() == 1) {
     nn::QkvGradients gradients{d_query, zeros_like(own.key), zeros_like(own.value)};
     queries.add_gradients(d_output, whole, own, gradients);
     return gradients;
@@ -29,13 +30,15 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
   Work d_shift;
   // Invariant: in step s, `here` has the keys and values of rank (rank - s), and `d_arriving` becomes
   // the sum of what the s ranks before this one have added to their gradients.
-  for (int step = 0; step < ranks; ++step) {
-    const auto owner = static_cast<std::size_t>((ring.ranks.rank() - step + ranks) % ranks);
+  steps.push_back(ranks);  // home
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    const auto owner = static_cast<std::size_t>((ring.ranks.rank() - steps[i] + ranks) % ranks);
+    const int hops = steps[i + 1] - steps[i];
     KvBlock next = here;
     Work shift;
-    if (step + 1 < ranks) {
+    if (steps[i + 1] < ranks) {
       next = KvBlock::like(own);
-      shift = ring.ranks.labeled("keys and values").ring_shift(here.both(), next.both());
+      shift = ring.ranks.labeled("keys and values").ring_shift(here.both(), next.both(), hops);
     }
     KvBlock d_here = KvBlock::like(own);
     d_here.both().fill(0.0);
@@ -43,11 +46,11 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
         d_output, whole, here.at(ring.chunks[owner]),
         {.d_query = d_query, .d_key = d_here.first(), .d_value = d_here.second()});
     d_shift.wait();  // or the sum so far would be read before it has arrived
-    if (step > 0) ops::add_into(d_here.both(), d_arriving.both());
+    if (i > 0) ops::add_into(d_here.both(), d_arriving.both());
     // The last hop brings the sums home.
     d_arriving = KvBlock::like(own);
     d_shift = ring.ranks.labeled("gradients of keys and values")
-                  .ring_shift(d_here.both(), d_arriving.both());
+                  .ring_shift(d_here.both(), d_arriving.both(), hops);
     shift.wait();  // or the next block would read keys that have not arrived
     here = next;
   }

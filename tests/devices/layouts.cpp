@@ -82,6 +82,7 @@ void add_context_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "Ring", "--cp 2"});
   all.push_back(
       {chapter, "RingContiguousDocuments", "--cp 2 --cp-layout contiguous --doc-length 5"});
+  all.push_back({chapter, "RingWindow", "--cp 4 --cp-layout contiguous --window 5"});
   all.push_back({chapter, "AllGather", "--cp 2 --cp-method all-gather"});
   all.push_back({chapter, "Ulysses", "--cp 2 --cp-method ulysses --doc-length 5"});
   all.push_back({chapter, "UlyssesRing", "--cp 4 --cp-method ulysses+ring --cp-ulysses 2"});

@@ -7,8 +7,8 @@ model's own modules compute them in f64, by the same formulas; everything else i
 import math
 
 import torch
-from transformers import (AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MixtralConfig, Qwen2Config,
-                          Qwen3Config, Qwen3MoeConfig)
+from transformers import (AutoModelForCausalLM, DeepseekV3Config, LlamaConfig, MistralConfig,
+                          MixtralConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig)
 
 # Llama 3.2's, but for sequences that are as short as those here: some rotations are scaled, some are
 # not, and some partly.
@@ -17,6 +17,7 @@ SCALED = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_fr
 EXPERTS = {"num_experts_per_tok": 2, "output_router_logits": False}
 KINDS = {"llama": (LlamaConfig, {}),
          "llama 3.2": (LlamaConfig, {"rope": SCALED}),
+         "mistral": (MistralConfig, {"sliding_window": 5}),
          "qwen2.5": (Qwen2Config, {}),
          "qwen3": (Qwen3Config, {"head_dim": 12}),
          # Latents, and no experts; its code has one epsilon for the norms of latents.

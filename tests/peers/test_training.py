@@ -31,11 +31,12 @@ OF_MIXTURES = ("", "--dp 2 --ep 2", "--dp 2 --ep 2 --zero 1", "--dp 2 --zero 3 -
                "--tp 2", "--tp 4 --sp on", "--cp 2 --ep 2", "--pp 2 --schedule 1f1b",
                "--pp 2 --tp 2 --dp 2 --ep 2 --zero 1", "--cp 2 --tp 2 --dp 2 --ep 4 --zero 2")
 EXPERTS = "--experts 4 --top-k 2 --balance none"
-FAMILIES = {"llama 3.2": OF_FAMILIES, "qwen2.5": OF_FAMILIES, "qwen3": OF_FAMILIES,
+FAMILIES = {"llama 3.2": OF_FAMILIES, "mistral": OF_FAMILIES, "qwen2.5": OF_FAMILIES, "qwen3": OF_FAMILIES,
             "deepseek-v3": OF_FAMILIES,
             "mixtral": OF_MIXTURES, "qwen3-moe": OF_MIXTURES}
 # What is trained from nothing here has the names of these.
-OWN = {"LlamaForCausalLM": "", "Qwen2ForCausalLM": "--qkv-bias",
+OWN = {"LlamaForCausalLM": "", "MistralForCausalLM": "--window 5",
+       "Qwen2ForCausalLM": "--qkv-bias",
        "Qwen3ForCausalLM": "--qk-norm --head-dim 12",
        "DeepseekV3ForCausalLM": "--attention mla --kv-lora-rank 16 --q-lora-rank 20 --qk-nope-head-dim 12 "
                                 "--qk-rope-head-dim 4 --v-head-dim 8",

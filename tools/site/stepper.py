@@ -105,7 +105,7 @@ CODE = [
     Rule(_LINKS, "arrival.work.wait();", {"from": ".*", "group": "pp"}),
     Rule(f"{_RING}/ring_forward.cpp", "ring_shift(here.both(), next.both())", {"to": ".*", "group": "cp", "pass": "forward"}),
     Rule(f"{_RING}/ring_forward.cpp", "shift.wait();", {"from": ".*", "group": "cp", "pass": "forward"}),
-    Rule(f"{_RING}/ring_backward.cpp", "for (int step = 0;", {"to": ".*", "group": "cp", "pass": "backward"}, behind=19),
+    Rule(f"{_RING}/ring_backward.cpp", "for (std::size_t i = 0;", {"to": ".*", "group": "cp", "pass": "backward"}, behind=20),
     Rule(f"{_RING}/ring_backward.cpp", "d_shift.wait();  // or", {"from": ".*", "group": "cp", "pass": "backward"}),
     Rule(f"{_TP}/column_parallel.cpp", "ops::matmul(as_matrix(all)", {"works": "matmul.*", "kind": "column_linear", "pass": "forward", "tp": "yes"}),
     Rule(f"{_TP}/column_parallel.cpp", "ops::matmul_into(as_matrix(part)", {"works": "matmul.*", "kind": "column_linear", "pass": "backward", "tp": "yes"}),

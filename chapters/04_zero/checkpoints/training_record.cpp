@@ -43,7 +43,7 @@ void expect_equal_constant(const T& now, const T& saved, std::string_view name,
   throw ConfigError(
       fmt::format("checkpoint '{}' is of another training: its model has {} {}, this program's has "
                   "{}. Give the --init (or --vocab, --tied-embeddings, --head-dim, --qkv-bias, "
-                  "--qk-norm, --attention, --mtp) that it "
+                  "--qk-norm, --window, --attention, --mtp) that it "
                   "was started with, or leave out "
                   "--resume.",
                   folder, name, saved, now));
@@ -89,6 +89,7 @@ void write_options(const nn::ModelConfig& model, Json& object) {
   if (model.head_size > 0) object["head_dim"] = model.head_size;
   if (model.qkv_bias) object["qkv_bias"] = true;
   if (model.qk_norm) object["qk_norm"] = true;
+  if (model.sliding_window > 0) object["window"] = model.sliding_window;
   if (model.mtp) object["mtp"] = true;
   if (const nn::LatentAttention& latent = model.latent; latent.on) {
     object["latent"] = {latent.kv_lora_rank, latent.q_lora_rank, latent.qk_nope_head_dim,
@@ -106,6 +107,9 @@ void read_options(const Json& object, nn::ModelConfig& model) {
   }
   if (object.contains("qkv_bias")) object.at("qkv_bias").get_to(model.qkv_bias);
   if (object.contains("qk_norm")) object.at("qk_norm").get_to(model.qk_norm);
+  if (object.contains("window")) {
+    model.sliding_window = whole_number_in<std::size_t>(object, "window");
+  }
   if (object.contains("mtp")) object.at("mtp").get_to(model.mtp);
   if (const Json* latent = object.find("latent")) {
     model.latent = {.on = true,
@@ -300,6 +304,7 @@ void TrainingIdentity::expect_same(const TrainingIdentity& saved, const std::str
   expect_equal_constant(model.head_dim(), saved.model.head_dim(), "head_dim", folder);
   expect_equal_constant(model.qkv_bias, saved.model.qkv_bias, "qkv_bias", folder);
   expect_equal_constant(model.qk_norm, saved.model.qk_norm, "qk_norm", folder);
+  expect_equal(model.sliding_window, saved.model.sliding_window, "--window", folder);
   expect_equal_constant(model.mtp, saved.model.mtp, "mtp", folder);
   expect_equal_constant(shown_scaling(model.rope_scaling), shown_scaling(saved.model.rope_scaling),
                         "rope_scaling", folder);

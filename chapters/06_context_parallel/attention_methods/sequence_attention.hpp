@@ -11,6 +11,8 @@
 /// | all-gather | the same, at once | 2 (N-1) b s g d | 4 (N-1) b s g d |
 /// | ulysses | query, key, value and output: tokens for heads | 2 (N-1)/N b s (a + g) d | the same |
 ///
+/// A window of w tokens leaves steps of the ring empty, which are not sent: of N there are at most 1 + h
+/// with contiguous chunks, 1 + 2 h with zig-zag, where h = ceil((w - 1) / c) chunks of c tokens.
 /// Where values are the keys themselves, as absorbed latents are, ring and all-gather send half of that.
 ///
 /// A ring of R ranks whose members are groups of U does both: the ring's figures with N = R for a / U

@@ -8,6 +8,7 @@
 
 #include "chapters/10_mixed_precision/training/half_arithmetic.hpp"
 #include "common/base/interrupt.hpp"
+#include "common/ops/attention.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -165,13 +166,14 @@ class Attention {
 class RoundedAttention : public nn::AttentionCore {
  public:
   RoundedAttention(std::unique_ptr<nn::AttentionCore> core,
-                   std::shared_ptr<const ops::RopeTable> rope)
-      : core_(std::move(core)), rope_(std::move(rope)) {}
+                   std::shared_ptr<const ops::RopeTable> rope, std::size_t window)
+      : core_(std::move(core)), rope_(std::move(rope)), window_(window) {}
 
   Tensor forward(const Tensor& query, const Tensor& key, const Tensor& value,
                  nn::Saved& saved) override {
     const Tensor output = core_->forward(query, key, value, saved);
-    rounded_attention_into(output, {query, key, value, first_seen(saved)});
+    const std::vector<std::int32_t> first = first_seen(query, saved);
+    rounded_attention_into(output, {query, key, value, first});
     return output;
   }
 
@@ -180,10 +182,10 @@ class RoundedAttention : public nn::AttentionCore {
     saved.drop("log_sum_exp");
     const Tensor query = saved.take("query");
     const Tensor key = saved.take("key");
+    const std::vector<std::int32_t> first = first_seen(query, saved);
     const nn::QkvGradients gradients =
-        rounded_attention_backward(d_output, {query, key, saved.take("value"), first_seen(saved)});
-    std::vector<std::int32_t> positions(query.size(1));
-    std::iota(positions.begin(), positions.end(), 0);
+        rounded_attention_backward(d_output, {query, key, saved.take("value"), first});
+    const auto positions = positions_of(query);
     ops::rope_into(gradients.d_query, *rope_, positions, ops::Rotation::kBackward);
     ops::rope_into(gradients.d_key, *rope_, positions, ops::Rotation::kBackward);
     return gradients;
@@ -192,13 +194,22 @@ class RoundedAttention : public nn::AttentionCore {
   std::vector<nn::Parameter*> parameters() override { return core_->parameters(); }
 
  private:
-  static std::span<const std::int32_t> first_seen(const nn::Saved& saved) {
-    if (!saved.pass().places) return {};
-    return saved.pass().places->document_begins;
+  static std::vector<std::int32_t> positions_of(const Tensor& query) {
+    std::vector<std::int32_t> positions(query.size(1));
+    std::iota(positions.begin(), positions.end(), 0);
+    return positions;
+  }
+
+  [[nodiscard]] std::vector<std::int32_t> first_seen(const Tensor& query,
+                                                     const nn::Saved& saved) const {
+    std::span<const std::int32_t> begins;
+    if (saved.pass().places) begins = saved.pass().places->document_begins;
+    return ops::first_in_window(begins, positions_of(query), window_, query.size(0));
   }
 
   std::unique_ptr<nn::AttentionCore> core_;
   std::shared_ptr<const ops::RopeTable> rope_;
+  std::size_t window_;
 };
 
 }  // namespace
@@ -239,8 +250,9 @@ nn::QkvGradients rounded_attention_backward(const Tensor& d_output,
 }
 
 std::unique_ptr<nn::AttentionCore> rounded_attention(std::unique_ptr<nn::AttentionCore> core,
-                                                     std::shared_ptr<const ops::RopeTable> rope) {
-  return std::make_unique<RoundedAttention>(std::move(core), std::move(rope));
+                                                     const nn::BuildContext& context) {
+  return std::make_unique<RoundedAttention>(std::move(core), context.rope,
+                                            context.config.sliding_window);
 }
 
 }  // namespace ultra::mixed_precision

@@ -17,6 +17,7 @@
 #include <span>
 
 #include "common/nn/layer.hpp"
+#include "common/nn/layer_factory.hpp"
 #include "common/ops/rope.hpp"
 
 namespace ultra::mixed_precision {
@@ -52,9 +53,9 @@ void rounded_attention_into(const Tensor& output, const AttentionOperands& input
                                                           const AttentionOperands& inputs);
 
 /// @brief A core that rotates and saves as another does, and attends by rounded_softmax.
-/// @param core  attention of whole sequences on the CPU.
-/// @param rope  its rotations.
+/// @param core     attention of whole sequences on the CPU.
+/// @param context  what it was made in: its rotations and its window.
 [[nodiscard]] std::unique_ptr<nn::AttentionCore> rounded_attention(
-    std::unique_ptr<nn::AttentionCore> core, std::shared_ptr<const ops::RopeTable> rope);
+    std::unique_ptr<nn::AttentionCore> core, const nn::BuildContext& context);
 
 }  // namespace ultra::mixed_precision

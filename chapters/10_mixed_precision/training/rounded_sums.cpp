@@ -162,7 +162,7 @@ std::unique_ptr<nn::AttentionCore> RoundedSumsFactory::attention_core(
     const nn::BuildContext& context) {
   std::unique_ptr<nn::AttentionCore> core = inner().attention_core(context);
   if (!sums_.softmax) return core;
-  return rounded_attention(std::move(core), context.rope);
+  return rounded_attention(std::move(core), context);
 }
 
 std::unique_ptr<nn::LossLayer> RoundedSumsFactory::loss(const nn::BuildContext& context) {

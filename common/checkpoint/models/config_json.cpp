@@ -49,9 +49,6 @@ void expect_our_features(const HubConfig& config) {
   config.expect("hidden_act", "silu");
   config.expect("attention_dropout", 0.0);
   config.expect("partial_rotary_factor", 1.0);
-  if (const Json types = config.member("layer_types"); types.is_array()) {
-    for (const Json& type : types.elements()) config.expect("layer_types", type, "full_attention");
-  }
   const Json quantized = config.member("quantization_config");
   if (!quantized.is_null()) config.expect("quantization_config", nullptr);
 }
@@ -140,6 +137,10 @@ nn::ModelConfig model_from(const HubConfig& config) {
     model.mtp = true;
   }
   family.read(config, model);
+  if (const Json types = config.member("layer_types"); types.is_array()) {
+    const char* ours = model.sliding_window > 0 ? "sliding_attention" : "full_attention";
+    for (const Json& type : types.elements()) config.expect("layer_types", type, ours);
+  }
   return model;
 }
 

@@ -7,8 +7,8 @@
 namespace ultra::checkpoint {
 
 std::span<const ModelFamily* const> model_families() {
-  static constexpr std::array kFamilies = {&kLlama,   &kQwen2,    &kQwen3,     &kDeepseekV3,
-                                           &kMixtral, &kQwen3Moe, &kOwnMixture};
+  static constexpr std::array kFamilies = {&kLlama,      &kMistral, &kQwen2,    &kQwen3,
+                                           &kDeepseekV3, &kMixtral, &kQwen3Moe, &kOwnMixture};
   return kFamilies;
 }
 

@@ -8,7 +8,8 @@ const ModelFamily kLlama = {.type = "llama",
                             .architecture = "LlamaForCausalLM",
                             .computes =
                                 [](const nn::ModelConfig& model) {
-                                  return !model.latent.on && !model.qkv_bias && !model.qk_norm;
+                                  return model.sliding_window == 0 && !model.latent.on &&
+                                         !model.qkv_bias && !model.qk_norm;
                                 },
                             .read =
                                 [](const HubConfig& config, nn::ModelConfig&) {

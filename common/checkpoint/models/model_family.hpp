@@ -1,8 +1,8 @@
 #pragma once
 /// @file
 /// ModelFamily: what a kind of model on Hugging Face's hub is called, and what it has beside a plain
-/// transformer. One file each: llama.cpp, qwen2.cpp, qwen3.cpp, deepseek_v3.cpp, mixtral.cpp,
-/// own_mixture.cpp; families.cpp lists them. HubConfig: what a config.json says, with refusals in words.
+/// transformer. One file each: llama.cpp, mistral.cpp, qwen2.cpp, qwen3.cpp, deepseek_v3.cpp,
+/// mixtral.cpp, own_mixture.cpp; families.cpp lists them. HubConfig: what a config.json says, with refusals in words.
 
 #include <cstddef>
 #include <initializer_list>
@@ -109,9 +109,15 @@ void write_latents(const nn::LatentAttention& latent, Json& config);
 /// @brief Takes them; where config.json is silent, those of DeepSeek-V3.
 [[nodiscard]] nn::LatentAttention read_latents(const HubConfig& config);
 
-extern const ModelFamily kLlama;  ///< Llama: Llama 2 to 3.2 of Meta's, and many others
-extern const ModelFamily kQwen2;  ///< Qwen2 and Qwen2.5: biases of queries, keys and values
-extern const ModelFamily kQwen3;  ///< Qwen3: norms of queries and keys
+/// @brief The window of Qwen's configurations, in all layers or in none.
+void write_qwen_window(const nn::ModelConfig& model, Json& config);
+/// @brief Takes it; refuses one that some layers have only.
+void read_qwen_window(const HubConfig& config, nn::ModelConfig& model);
+
+extern const ModelFamily kLlama;    ///< Llama: Llama 2 to 3.2 of Meta's, and many others
+extern const ModelFamily kMistral;  ///< Mistral 7B: a window of tokens
+extern const ModelFamily kQwen2;    ///< Qwen2 and Qwen2.5: biases of queries, keys and values
+extern const ModelFamily kQwen3;    ///< Qwen3: norms of queries and keys
 extern const ModelFamily
     kDeepseekV3;  ///< DeepSeek-V3 as far as its blocks are dense: latent attention
 extern const ModelFamily kMixtral;     ///< Mixtral: a Llama whose feed-forward parts are experts

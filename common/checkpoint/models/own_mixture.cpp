@@ -18,6 +18,7 @@ const ModelFamily kOwnMixture = {
           };
           model.qkv_bias = has("qkv_bias");
           model.qk_norm = has("qk_norm");
+          model.sliding_window = config.size_or("sliding_window", 0);
           if (config.member("kv_lora_rank").is_null()) return;
           model.latent = read_latents(config);
           model.head_size = 0;
@@ -27,6 +28,7 @@ const ModelFamily kOwnMixture = {
           config["head_dim"] = model.head_dim();
           if (model.qkv_bias) config["qkv_bias"] = true;
           if (model.qk_norm) config["qk_norm"] = true;
+          if (model.sliding_window > 0) config["sliding_window"] = model.sliding_window;
           if (model.latent.on) write_latents(model.latent, config);
         },
     .experts = {.names = {.part = "block_sparse_moe", .gate = "w1", .up = "w3", .down = "w2"},

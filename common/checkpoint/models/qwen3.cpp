@@ -11,7 +11,7 @@ bool is_qwen3(const nn::ModelConfig& model) { return model.qk_norm && !model.qkv
 
 void read_qwen3(const HubConfig& config, nn::ModelConfig& model) {
   config.expect("attention_bias", false);
-  config.expect("use_sliding_window", false);
+  read_qwen_window(config, model);
   config.expect_said({"num_key_value_heads", "head_dim"});
   model.qk_norm = true;
 }
@@ -19,7 +19,7 @@ void read_qwen3(const HubConfig& config, nn::ModelConfig& model) {
 void write_qwen3(const nn::ModelConfig& model, Json& config) {
   config["head_dim"] = model.head_dim();
   config["attention_bias"] = false;
-  config["use_sliding_window"] = false;
+  write_qwen_window(model, config);
 }
 
 }  // namespace

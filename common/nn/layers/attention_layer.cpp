@@ -17,7 +17,6 @@
 #include "common/nn/initialization.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
-#include "common/ops/attention.hpp"
 #include "common/ops/matmul.hpp"
 
 namespace ultra::nn {
@@ -95,13 +94,6 @@ std::unique_ptr<Projections> with_biases(const BuildContext& context,
   return std::make_unique<BiasedProjections>(std::move(maps), std::move(biases));
 }
 
-ops::AttentionOptions causal_options(const Tensor& query, const Pass& pass) {
-  ops::AttentionOptions options{.mask = ops::Mask::kCausal,
-                                .scale = 1.0 / std::sqrt(static_cast<double>(query.size(3)))};
-  if (pass.places) options.first_seen = pass.places->document_begins;
-  return options;
-}
-
 std::vector<std::int32_t> counted_positions(std::size_t seq) {
   std::vector<std::int32_t> positions(seq);
   std::iota(positions.begin(), positions.end(), 0);
@@ -148,7 +140,16 @@ std::unique_ptr<Layer> make_head_norm(const BuildContext& context, std::size_t l
 
 }  // namespace
 
-CausalAttention::CausalAttention(const BuildContext& context) : rope_(context.rope) {}
+CausalAttention::CausalAttention(const BuildContext& context)
+    : rope_(context.rope), window_(context.config.sliding_window) {}
+
+ops::AttentionOptions CausalAttention::options(const Tensor& query, const Pass& pass) const {
+  ops::AttentionOptions options{.mask = ops::Mask::kCausal,
+                                .scale = 1.0 / std::sqrt(static_cast<double>(query.size(3))),
+                                .window = window_};
+  if (pass.places) options.first_seen = pass.places->document_begins;
+  return options;
+}
 
 Tensor CausalAttention::forward(const Tensor& query, const Tensor& key, const Tensor& value,
                                 Saved& saved) {
@@ -156,7 +157,7 @@ Tensor CausalAttention::forward(const Tensor& query, const Tensor& key, const Te
   ops::rope_into(query, *rope_, positions, ops::Rotation::kForward);
   ops::rope_into(key, *rope_, positions, ops::Rotation::kForward);
   const auto [output, log_sum_exp] =
-      ops::attention(query, key, value, causal_options(query, saved.pass()));
+      ops::attention(query, key, value, options(query, saved.pass()));
   saved.put("query", query);
   saved.put("key", key);
   saved.put("value", value);
@@ -171,7 +172,7 @@ QkvGradients CausalAttention::backward(const Tensor& d_output, Saved& saved) {
   const Tensor value = saved.take("value");
   const auto [d_query, d_key, d_value] =
       ops::attention_backward(d_output, query, key, value, saved.take("output"),
-                              saved.take("log_sum_exp"), causal_options(query, saved.pass()));
+                              saved.take("log_sum_exp"), options(query, saved.pass()));
   const auto positions = counted_positions(query.size(1));
   ops::rope_into(d_query, *rope_, positions, ops::Rotation::kBackward);
   ops::rope_into(d_key, *rope_, positions, ops::Rotation::kBackward);

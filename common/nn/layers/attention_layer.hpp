@@ -6,12 +6,14 @@
 
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
+#include "common/ops/attention.hpp"
 
 namespace ultra::nn {
 
 /// @brief Rotary positions and causal attention over whole sequences on one device.
 ///
-/// Of several documents in a sequence (Pass::places), each query sees its own only. Positions count on
+/// Of several documents in a sequence (Pass::places), each query sees its own only; with a window
+/// (sliding_window), of its own the last tokens only. Positions count on
 /// from one document to the next: their differences, which rotary attention sees, stay the same.
 /// Saves "query", "key" (both rotated), "value", "output" and "log_sum_exp" ([batch, heads, seq]).
 class CausalAttention : public AttentionCore {
@@ -24,7 +26,10 @@ class CausalAttention : public AttentionCore {
   [[nodiscard]] QkvGradients backward(const Tensor& d_output, Saved& saved) override;
 
  private:
+  [[nodiscard]] ops::AttentionOptions options(const Tensor& query, const Pass& pass) const;
+
   std::shared_ptr<const ops::RopeTable> rope_;
+  std::size_t window_;
 };
 
 /// @brief Query, key and value projections, the attention core, and the output projection.

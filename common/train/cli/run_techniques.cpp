@@ -63,17 +63,18 @@ void expect_all_trained(const std::vector<std::string>& freeze, const std::strin
       question));
 }
 
-/// And layers of a plain Llama.
+/// And layers of a plain Llama, whose tokens see all before them.
 void expect_closed_forms(const nn::ModelConfig& model, const std::string& question) {
-  if (model.has_closed_forms()) return;
+  if (model.has_closed_forms() && model.sliding_window == 0) return;
   throw ConfigError(fmt::format(
       "{} answers by formulas that know no {}. Leave it out, or record the step: --on.", question,
-      model.latent.on  ? "latents (--attention mla)"
-      : model.qkv_bias ? "biases (--qkv-bias)"
-      : model.qk_norm  ? "norms of queries and keys (--qk-norm)"
-      : model.mtp      ? "block for the token after next (--mtp)"
-                       : "heads of another width than --hidden / --heads "
-                         "(--head-dim)"));
+      model.latent.on            ? "latents (--attention mla)"
+      : model.qkv_bias           ? "biases (--qkv-bias)"
+      : model.qk_norm            ? "norms of queries and keys (--qk-norm)"
+      : model.mtp                ? "block for the token after next (--mtp)"
+      : model.sliding_window > 0 ? "window (--window)"
+                                 : "heads of another width than --hidden / --heads "
+                                   "(--head-dim)"));
 }
 
 /// Published models that the flags of a program can describe.

@@ -44,6 +44,7 @@ NamedModel in_flags(const nn::NamedModel& named) {
   add(config.head_size > 0, "--head-dim", fmt::to_string(config.head_size));
   add(config.qkv_bias, "--qkv-bias", "");
   add(config.qk_norm, "--qk-norm", "");
+  add(config.sliding_window > 0, "--window", fmt::to_string(config.sliding_window));
   add(config.mtp, "--mtp", "");
   const nn::LatentAttention& latent = config.latent;
   add(latent.on, "--attention", "mla");

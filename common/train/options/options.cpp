@@ -35,9 +35,9 @@ double bytes_upper_bound(const TrainOptions& options) {
   return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
 }
 
-constexpr const char* kModelFlags[] = {"--layers",   "--hidden",   "--heads",   "--kv-heads",
-                                       "--ffn",      "--seq",      "--vocab",   "--tied-embeddings",
-                                       "--head-dim", "--qkv-bias", "--qk-norm", "--mtp"};
+constexpr const char* kModelFlags[] = {
+    "--layers",          "--hidden",   "--heads",    "--kv-heads", "--ffn",    "--seq", "--vocab",
+    "--tied-embeddings", "--head-dim", "--qkv-bias", "--qk-norm",  "--window", "--mtp"};
 
 /// A width of latent attention, and the member that it sets.
 struct LatentFlag {
@@ -126,6 +126,9 @@ void TrainOptions::add_to(CLI::App& app) {
   model_flags.add_switch("--qkv-bias", model.qkv_bias, "queries, keys and values have biases");
   model_flags.add_switch("--qk-norm", model.qk_norm,
                          "each head of queries and keys is normalised before it is rotated");
+  model_flags.add("--window", model.sliding_window,
+                  "tokens that each sees, its own the last [all up to its own]", Counts{.least = 0},
+                  ShowDefault::kNo);
   model_flags.add_switch("--mtp", model.mtp,
                          "a further block, between the model's own table and head, predicts the "
                          "token after next");

@@ -34,7 +34,8 @@ constexpr ModelFlag kModelSizes[] = {
     {"--heads", &nn::ModelConfig::num_heads, "num_attention_heads"},
     {"--kv-heads", &nn::ModelConfig::num_kv_heads, "num_key_value_heads"},
     {"--ffn", &nn::ModelConfig::ffn_hidden_size, "intermediate_size"},
-    {"--vocab", &nn::ModelConfig::vocab_size, "vocab_size"}};
+    {"--vocab", &nn::ModelConfig::vocab_size, "vocab_size"},
+    {"--window", &nn::ModelConfig::sliding_window, "sliding_window"}};
 
 /// What fn returns; the message about a file names the flag.
 template <class Fn>
@@ -191,6 +192,7 @@ std::string described(const nn::ModelConfig& model) {
   if (model.head_size > 0) text += fmt::format(", heads of {}", model.head_size);
   if (model.qkv_bias) text += ", biases of queries, keys and values";
   if (model.qk_norm) text += ", norms of queries and keys";
+  if (model.sliding_window > 0) text += fmt::format(", a window of {}", model.sliding_window);
   if (model.mtp) text += ", a block for the token after next";
   if (model.latent.on) text += ", " + latent_widths(model.latent);
   if (const auto& scaling = model.rope_scaling) {

@@ -53,6 +53,7 @@ inline MeshCase with_latents(MeshCase c, Random& random, bool absorbed) {
   model.num_kv_heads = model.num_heads;
   model.head_size = 0;
   model.qkv_bias = model.qk_norm = false;
+  model.sliding_window = 0;
   model.latent = {.on = true,
                   .absorbed = absorbed,
                   .kv_lora_rank = 2 * random.between(1, 4),

@@ -55,6 +55,7 @@ class ContextTest : public ultra::test::MeshTest {
     if (sequence_parallel) c.layout += " --sp on";
     c.options.model.vocab_size += random.between(0, 2 * tp);
     c.options.doc_length = random.pick({0U, 0U, 1U, 3U, 9U});
+    c.options.model.sliding_window = random.pick({0U, 0U, 1U, 2U, 5U, 11U});
     return c;
   }
   MeshCase draw(std::size_t dp, std::size_t tp, const MethodChoice& choice, DType dtype) {

@@ -127,7 +127,7 @@ TEST_F(ContextTraffic, ZigzagIsBalancedAndContiguousIsNot) {
     for (const int cp : {2, 4}) {
       Sharing sharing{{.method = method, .cp = cp}};
       MeshCase c = draw_replica(sharing);
-      c.options.doc_length = 0;
+      c.options.doc_length = c.options.model.sliding_window = 0;
       const std::size_t chunk = random.between(1, 4);
       const std::size_t seq = 2 * static_cast<std::size_t>(cp) * chunk;
       c.options.model.max_seq_len = seq;
@@ -151,10 +151,32 @@ TEST_F(ContextTraffic, ZigzagIsBalancedAndContiguousIsNot) {
   }
 }
 
+// Each token sees as many as any other, but for the first ones.
+TEST_F(ContextTraffic, AWindowIsBalancedInBothLayoutsAndContiguousChunksSendLess) {
+  const int cp = 8;
+  std::vector<std::size_t> sent;
+  for (const SequenceLayout layout : {SequenceLayout::kContiguous, SequenceLayout::kZigzag}) {
+    MeshCase c = draw_replica({{.method = ContextMethod::kRing, .cp = cp}, layout});
+    c.options = ultra::test::short_run();
+    c.options.steps = 1;
+    c.options.model.max_seq_len = 64;  // chunks of 8, or of 4
+    c.options.model.sliding_window = 5;
+    const std::vector<RankSummary> ranks = summaries(c);
+    if (ranks.empty()) return;  // another process has them
+    sent.push_back(ranks[0].communication[OpKind::kSend].sent_bytes);
+    double sum = 0;
+    for (const RankSummary& rank : ranks) sum += flops_of(rank);
+    const double of_full_windows = sum * 64 * 5 / (64 * 5 - (4 + 3 + 2 + 1)) / cp;
+    for (const RankSummary& rank : ranks) EXPECT_LE(flops_of(rank), of_full_windows * 1.0000001);
+  }
+  // Two steps of eight: 1 message forward, 3 backward. Three steps: 2 and 5.
+  EXPECT_EQ(4 * sent[1], 7 * sent[0]);
+}
+
 TEST_F(ContextTraffic, PaddingUnbalancesByLessThanAChunk) {
   const Sharing ring{{.method = ContextMethod::kRing, .cp = 3}};
   MeshCase c = draw_replica(ring);
-  c.options.doc_length = 0;
+  c.options.doc_length = c.options.model.sliding_window = 0;
   c.options.model.max_seq_len = random.between(6, 30);
   const ContextLayout of = layout(c, ring);
   const double passes = 2.0 * 14 *

@@ -114,10 +114,24 @@ TEST_F(ContextTraining, InF32LossesStayWithinAHundredThousandth) {
   }
 }
 
+TEST_F(ContextTraining, AWindowChangesTheTraining) {
+  MeshCase c = draw(1, 1, MethodChoice{.method = ContextMethod::kRing, .cp = 2}, DType::kF64);
+  c.options.model.max_seq_len = 12;
+  c.options.doc_length = 0;
+  c.options.model.sliding_window = 3;
+  MeshCase whole = c;
+  whole.options.model.sliding_window = 12;
+  on_mesh(c, [&](Communicator& world) {
+    EXPECT_NE(losses_and_norms(c.run_alone(world).result),
+              losses_and_norms(whole.run_alone(world).result));
+  });
+}
+
 TEST_F(ContextTraining, DocumentsChangeTheTraining) {
   MeshCase c = draw(1, 1, MethodChoice{.method = ContextMethod::kRing, .cp = 2}, DType::kF64);
   c.options.model.max_seq_len = 12;
   c.options.doc_length = 2;
+  c.options.model.sliding_window = 0;
   MeshCase whole = c;
   whole.options.doc_length = 0;
   on_mesh(c, [&](Communicator& world) {

@@ -8,11 +8,15 @@
 ///
 /// | operation            | forward                    | backward        |
 /// |----------------------|----------------------------|-----------------|
-/// | send (ring)          | (R-1) n                    | (2R-1) n, R > 1 |
+/// | send (ring), S steps | (S-1) n                    | (2S-1) n, S > 1 |
 /// | all-gather           | (N-1) n                    | (N-1) n         |
 /// | reduce-scatter       |                            | (N-1) n         |
 /// | all-to-all (ulysses) | 2 (U-1)/U b s (a + g) d    | the same        |
+///
+/// A ring has S = R steps. A window of w tokens reaches h = ceil((w - 1) / c) chunks of c tokens back:
+/// then S is at most 1 + h with contiguous chunks, and 1 + 2 h with zig-zag.
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 
@@ -32,7 +36,18 @@ struct AttentionShape {
   std::size_t heads = 1;     ///< a, query heads on this rank
   std::size_t kv_heads = 1;  ///< g, key/value heads on this rank
   std::size_t head_dim = 1;  ///< d, elements
+  std::size_t steps = 1;     ///< S, of the ring
 };
+
+/// @brief S: steps of a ring in which some rank sees something.
+inline std::size_t steps_of(const ContextLayout& layout, const MethodChoice& choice,
+                            std::size_t window) {
+  const auto ring = static_cast<std::size_t>(choice.ring());
+  if (window == 0 || ring == 1) return ring;
+  // Neighbours that exchange heads have their tokens together: a chunk is all of theirs.
+  const std::size_t chunk = layout.chunk_len() * static_cast<std::size_t>(choice.ulysses);
+  return std::min(ring, 1 + layout.chunks_per_rank() * ceil_div(window - 1, chunk));
+}
 
 /// @brief Elements that a rank sends for one block, by the kind of operation.
 struct SentByKind {
@@ -97,7 +112,7 @@ inline SentByKind sent_forward(const AttentionShape& shape, const MethodChoice& 
   const auto ring = static_cast<std::size_t>(choice.ring());
   const std::size_t pair = pair_elements(shape);
   if (choice.method == ContextMethod::kAllGather) return {.all_gather = (ring - 1) * pair};
-  return {.send = (ring - 1) * pair, .all_to_all = exchanged_elements(shape, choice)};
+  return {.send = (shape.steps - 1) * pair, .all_to_all = exchanged_elements(shape, choice)};
 }
 
 /// @brief The column "backward".
@@ -107,7 +122,7 @@ inline SentByKind sent_backward(const AttentionShape& shape, const MethodChoice&
   if (choice.method == ContextMethod::kAllGather) {
     return {.all_gather = (ring - 1) * pair, .reduce_scatter = (ring - 1) * pair};
   }
-  return {.send = ring == 1 ? 0 : (2 * ring - 1) * pair,
+  return {.send = shape.steps == 1 ? 0 : (2 * shape.steps - 1) * pair,
           .all_to_all = exchanged_elements(shape, choice)};
 }
 
@@ -116,11 +131,13 @@ inline SentByKind context_traffic(const ContextStep& step) {
   const tensor_parallel::TensorParallelLayout tensor{.tp = checked_cast<int>(step.tp)};
   SentByKind sum;
   for (const std::size_t batch : step.micro_batches) {
-    const AttentionShape shape{.batch = batch,
-                               .tokens = step.layout.local_seq_len(),
-                               .heads = tensor.local_heads(step.model.num_heads),
-                               .kv_heads = tensor.local_kv_heads(step.model.num_kv_heads),
-                               .head_dim = step.model.head_dim()};
+    const AttentionShape shape{
+        .batch = batch,
+        .tokens = step.layout.local_seq_len(),
+        .heads = tensor.local_heads(step.model.num_heads),
+        .kv_heads = tensor.local_kv_heads(step.model.num_kv_heads),
+        .head_dim = step.model.head_dim(),
+        .steps = steps_of(step.layout, step.choice, step.model.sliding_window)};
     sum += sent_forward(shape, step.choice).times(step.block_forwards);
     sum += sent_backward(shape, step.choice);
   }

@@ -112,6 +112,8 @@ TEST(ModelConfig, LatentsThatMakeNoModelAreRefused) {
               HasSubstr("Leave --qkv-bias"));
   EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.qk_norm = true; }),
               HasSubstr("Leave --qk-norm"));
+  EXPECT_THAT(latent_refusal([](ModelConfig& c) { c.sliding_window = 5; }),
+              AllOf(HasSubstr("see all tokens"), HasSubstr("Leave --window")));
 }
 
 TEST(ModelConfig, HeadsMustDivideHidden) {

@@ -80,7 +80,9 @@ bool AttentionCase::sees(std::size_t b, std::size_t i, std::size_t j) const {
   };
   const std::int32_t key_position = position(key_positions, j);
   if (!first_seen.empty() && key_position < first_seen[b * query.size(1) + i]) return false;
-  return mask == Mask::kNone || key_position <= position(query_positions, i);
+  const std::int32_t own = position(query_positions, i);
+  if (window > 0 && key_position <= own - static_cast<std::int32_t>(window)) return false;
+  return mask == Mask::kNone || key_position <= own;
 }
 
 NaiveForward naive_attention(const AttentionCase& in) {

@@ -20,6 +20,7 @@ struct AttentionCase {
   std::vector<std::int32_t> query_positions;  ///< as AttentionOptions has them
   std::vector<std::int32_t> key_positions;    ///< as AttentionOptions has them
   std::vector<std::int32_t> first_seen;       ///< as AttentionOptions has them
+  std::size_t window = 0;                     ///< as AttentionOptions has it
 
   /// @brief The options of the call; they refer to this case.
   [[nodiscard]] AttentionOptions options() const {
@@ -27,7 +28,8 @@ struct AttentionCase {
             .scale = scale,
             .query_positions = query_positions,
             .key_positions = key_positions,
-            .first_seen = first_seen};
+            .first_seen = first_seen,
+            .window = window};
   }
 
   /// @brief Whether query i of sequence b sees key j.

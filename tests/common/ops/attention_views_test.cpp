@@ -20,7 +20,7 @@ class AttentionDocumentsTest : public test::RandomTest {
     return begins;
   }
 
-  /// Two sequences, each with documents of its own.
+  /// Two sequences, each with documents of its own, or a window, or both.
   [[nodiscard]] AttentionCase draw(DType dtype) {
     const std::size_t seq = random.pick({random.between(1, 20), random.between(500, 1100)});
     AttentionCase in;
@@ -30,6 +30,8 @@ class AttentionDocumentsTest : public test::RandomTest {
     in.mask = random.pick({Mask::kNone, Mask::kCausal});
     in.scale = 1.0 / std::sqrt(6.0);
     const std::size_t mean = random.pick({1U, 3U, 70U, 600U});
+    if (random.pick({true, false})) in.window = random.between(1, seq + 1);
+    if (in.window > 0 && random.pick({true, false})) return in;
     for (int sequence = 0; sequence < 2; ++sequence) {
       const auto begins = cut(seq, mean);
       in.first_seen.insert(in.first_seen.end(), begins.begin(), begins.end());
@@ -64,7 +66,8 @@ TEST_F(AttentionDocumentsTest, BackwardEqualsPlainLoops) {
 
 TEST_F(AttentionDocumentsTest, OneDocumentIsNoDocument) {
   AttentionCase in = draw(DType::kF32);
-  in.first_seen.assign(in.first_seen.size(), 0);
+  in.window = 0;
+  in.first_seen.assign(2 * in.query.size(1), 0);
   const AttentionResult with = attention(in.query, in.key, in.value, in.options());
   in.first_seen.clear();
   const AttentionResult without = attention(in.query, in.key, in.value, in.options());
@@ -72,10 +75,21 @@ TEST_F(AttentionDocumentsTest, OneDocumentIsNoDocument) {
   EXPECT_TRUE(test::all_equal(with.log_sum_exp, without.log_sum_exp));
 }
 
+// So it costs nothing, either: kernels that know no window compute it.
+TEST_F(AttentionDocumentsTest, AWindowOfAllTokensIsNoWindow) {
+  const std::vector<std::int32_t> positions = {3, 4, 7};
+  EXPECT_TRUE(first_in_window({}, positions, 8, 2).empty());
+  EXPECT_TRUE(first_in_window({}, positions, 0, 2).empty());
+  EXPECT_EQ(first_in_window({}, positions, 7, 2), (std::vector<std::int32_t>{0, 0, 1, 0, 0, 1}));
+  const std::vector<std::int32_t> documents = {0, 4, 4};
+  EXPECT_EQ(first_in_window(documents, positions, 1, 1), (std::vector<std::int32_t>{3, 4, 7}));
+  EXPECT_EQ(first_in_window(documents, positions, 2, 1), (std::vector<std::int32_t>{2, 4, 6}));
+}
+
 TEST_F(AttentionDocumentsTest, AQueryThatSeesNoKeyHasOutputZero) {
   AttentionCase in = draw(DType::kF64);
   in.mask = Mask::kCausal;
-  in.first_seen.assign(in.first_seen.size(), static_cast<std::int32_t>(in.query.size(1)));
+  in.first_seen.assign(2 * in.query.size(1), static_cast<std::int32_t>(in.query.size(1)));
   const AttentionResult result = attention(in.query, in.key, in.value, in.options());
   EXPECT_EQ(test::largest_magnitude(result.output.to_vector()), 0.0);
   for (const double log : result.log_sum_exp.to_vector()) {
@@ -85,7 +99,7 @@ TEST_F(AttentionDocumentsTest, AQueryThatSeesNoKeyHasOutputZero) {
 
 TEST_F(AttentionDocumentsTest, BeginsThatDoNotFitAreRefused) {
   AttentionCase in = draw(DType::kF64);
-  in.first_seen.push_back(0);
+  in.first_seen.assign(2 * in.query.size(1) + 1, 0);
   const std::string message = test::message_of<ShapeError>(
       [&] { static_cast<void>(attention(in.query, in.key, in.value, in.options())); });
   EXPECT_NE(message.find("the first key that each of 2 x"), std::string::npos) << message;

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "chapters/06_context_parallel/block_attention.hpp"
 #include "chapters/06_context_parallel/sequence_group.hpp"
+#include "common/base/numeric.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/ops/attention.hpp"
 #include "tests/support/compare.hpp"
@@ -27,6 +29,7 @@ struct AttentionOfAll {
   Tensor d_output;
   std::vector<TokenChunks> chunks;  ///< of each rank
   nn::TokenPlaces places;
+  std::size_t window = 0;
 
   /// @param c  tokens of a chunk.
   AttentionOfAll(ultra::test::Random& random, const Device& device, DType dtype, int ranks,
@@ -41,6 +44,7 @@ struct AttentionOfAll {
     d_output = random.tensor(device, query.shape(), dtype);
     deal_out(n, c, random.pick({SequenceLayout::kZigzag, SequenceLayout::kContiguous}));
     places.sequence_len = seq;
+    if (random.pick({true, false})) window = random.between(1, seq);
     if (random.pick({true, false})) {
       for (int sequence = 0; sequence < 2; ++sequence) {
         std::int32_t begin = 0;
@@ -58,6 +62,15 @@ struct AttentionOfAll {
     const std::size_t n = chunks.size();
     deal_out(n, places.sequence_len / (2 * n), SequenceLayout::kZigzag);
     places.document_begins.clear();
+    window = 0;
+  }
+  /// @brief Steps of a ring in which some rank sees something. With c tokens of a chunk, a window reaches
+  /// h = ceil((window - 1) / c) chunks back: contiguous, as many ranks; zig-zag, as many on either side.
+  [[nodiscard]] std::size_t steps() const {
+    const std::size_t ranks = chunks.size();
+    if (window == 0) return ranks;
+    const std::size_t reach = ceil_div(window - 1, chunks[0][0].size());
+    return std::min(ranks, 1 + chunks[0].size() * reach);
   }
   /// @brief The rows of a rank, contiguous.
   [[nodiscard]] Tensor part(const Tensor& whole, int rank) const {
@@ -74,7 +87,7 @@ struct AttentionOfAll {
   [[nodiscard]] BlockAttention queries(int rank) const {
     return {part(query, rank),
             chunks[static_cast<std::size_t>(rank)],
-            {.seq_len = places.sequence_len, .places = &places}};
+            {.seq_len = places.sequence_len, .places = &places, .window = window}};
   }
   [[nodiscard]] KeyValues own(int rank) const {
     return {.key = part(key, rank),
@@ -92,7 +105,7 @@ struct AttentionOfAll {
     return {.key = copied(shared.key), .value = copied(shared.value), .chunks = shared.chunks};
   }
   [[nodiscard]] ops::AttentionOptions options() const {
-    return {.scale = 1.0 / std::sqrt(4.0), .first_seen = places.document_begins};
+    return {.scale = 1.0 / std::sqrt(4.0), .first_seen = places.document_begins, .window = window};
   }
   [[nodiscard]] ops::AttentionResult forward() const {
     return ops::attention(query, key, value, options());
@@ -104,6 +117,7 @@ struct AttentionOfAll {
   [[nodiscard]] std::string str() const {
     return "queries " + query.shape().str() +
            (places.document_begins.empty() ? "" : ", documents") +
+           (window > 0 ? ", a window of " + std::to_string(window) : "") +
            (chunks[0].size() == 2 ? ", zig-zag" : ", contiguous");
   }
 

@@ -94,7 +94,7 @@ TEST_F(NeededBlocks, OfRandomChunksAndPadding) {
   }
 }
 
-TEST_F(NeededBlocks, OfRandomDocuments) {
+TEST_F(NeededBlocks, OfRandomDocumentsAndWindows) {
   for (int round = 0; round < 200; ++round) {
     const std::size_t chunk = random.between(1, 5);
     const std::size_t len = chunk * random.between(1, 8);
@@ -106,8 +106,14 @@ TEST_F(NeededBlocks, OfRandomDocuments) {
       begins[i] = is_new && i <= seq_len ? static_cast<std::int32_t>(i) : begins[i - 1];
     }
     SCOPED_TRACE(fmt::format("{} real tokens of {}, chunks of {}", seq_len, len, chunk));
-    expect_right(cut(len, chunk), cut(len, chunk), {.seq_len = seq_len, .document_begins = begins});
-    expect_right(cut(len, chunk), {{0, len}}, {.seq_len = seq_len, .document_begins = begins});
+    const std::size_t window = random.between(0, len);  // 0: none
+    for (const SequenceMask& mask :
+         {SequenceMask{.seq_len = seq_len, .document_begins = begins},
+          SequenceMask{.seq_len = seq_len, .window = window},
+          SequenceMask{.seq_len = seq_len, .document_begins = begins, .window = window}}) {
+      expect_right(cut(len, chunk), cut(len, chunk), mask);
+      expect_right(cut(len, chunk), {{0, len}}, mask);
+    }
   }
 }
 

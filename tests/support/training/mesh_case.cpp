@@ -66,9 +66,10 @@ MeshCase MeshCase::one_rank() const {
 std::string text_of(const train::TrainOptions& options, std::size_t micro_batch) {
   const nn::ModelConfig& m = options.model;
   return fmt::format(
-      "L {} h {} a {} kv {} f {} V {} s {} {}, documents {}, micro-batch {} of {}, clip {}{}",
+      "L {} h {} a {} kv {} f {} V {} s {} {}, documents {}, window {}, micro-batch {} of {}, clip "
+      "{}{}",
       m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads, m.ffn_hidden_size, m.vocab_size,
-      m.max_seq_len, to_string(options.dtype), options.doc_length, micro_batch,
+      m.max_seq_len, to_string(options.dtype), options.doc_length, m.sliding_window, micro_batch,
       options.global_batch, options.clip_norm, m.tied_embeddings ? ", tied" : "");
 }
 

@@ -208,13 +208,15 @@ TEST(TrainingIdentity, NamesTheFirstDifferenceAndTheFlag) {
 // Files of models without them have no such members: those of older programs are read as they are.
 TEST(TrainingRecord, WhatNotEveryModelHasGoesThroughJson) {
   TrainingRecord record = a_record();
-  for (const char* absent : {"head_dim", "qkv_bias", "qk_norm", "rope_scaling", "latent"}) {
+  for (const char* absent :
+       {"head_dim", "qkv_bias", "qk_norm", "window", "rope_scaling", "latent"}) {
     EXPECT_FALSE(json::parse(to_json(record)).at("training").contains(absent)) << absent;
   }
   record.identity.model.head_size = 10;
   record.identity.model.qk_norm = true;
   record.identity.model.rope_scaling = {.factor = 32, .original_positions = 8192};
   EXPECT_EQ(parse_record(to_json(record), "path").identity.model, record.identity.model);
+  record.identity.model.sliding_window = 5;
   record.identity.model.qk_norm = false;
   record.identity.model.qkv_bias = true;
   EXPECT_EQ(parse_record(to_json(record), "path").identity.model, record.identity.model);
@@ -276,6 +278,7 @@ TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
        [](TrainingIdentity& i) { i.model.qkv_bias = true; }},
       {"qk_norm false, this program's has true",
        [](TrainingIdentity& i) { i.model.qk_norm = true; }},
+      {"--window 0, this run has 5", [](TrainingIdentity& i) { i.model.sliding_window = 5; }},
       {"mtp false, this program's has true", [](TrainingIdentity& i) { i.model.mtp = true; }},
       {"latents none, this program's has 64 and 96 for heads of 32 + 16 and 32",
        [](TrainingIdentity& i) { i.model.latent.on = true; }},

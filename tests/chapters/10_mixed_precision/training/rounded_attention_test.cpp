@@ -368,6 +368,7 @@ std::vector<std::string> names_of(const nn::Saved& saved) {
 }
 
 TEST_F(RoundedAttentionLayer, ItRotatesAndSavesAsTheWrappedOne) {
+  config.sliding_window = random.pick({0U, 3U});
   RoundedSumsFactory factory(dense, {.softmax = true});
   const nn::BuildContext built = context();
   const auto core = factory.attention_core(built);
@@ -380,12 +381,14 @@ TEST_F(RoundedAttentionLayer, ItRotatesAndSavesAsTheWrappedOne) {
   EXPECT_EQ(saved.bytes(), plain_saved.bytes());
   EXPECT_NE(output.to_vector(), plain_output.to_vector());
 
-  const AttentionOperands rotated{saved.get("query"), saved.get("key"), saved.get("value")};
+  const std::vector<std::int32_t> positions{0, 1, 2, 3, 4, 5};
+  const std::vector<std::int32_t> windows{0, 0, 0, 1, 2, 3, 0, 0, 0, 1, 2, 3};
+  AttentionOperands rotated{saved.get("query"), saved.get("key"), saved.get("value")};
+  if (config.sliding_window > 0) rotated.first_seen = windows;
   const Tensor expected = output.clone();
   rounded_attention_into(expected, rotated);
   EXPECT_EQ(output.to_vector(), expected.to_vector());
   const nn::QkvGradients wanted = rounded_attention_backward(output, rotated);
-  const std::vector<std::int32_t> positions{0, 1, 2, 3, 4, 5};
   ops::rope_into(wanted.d_query, *rope, positions, ops::Rotation::kBackward);
   ops::rope_into(wanted.d_key, *rope, positions, ops::Rotation::kBackward);
   const nn::QkvGradients gradients = core->backward(output, saved);

@@ -105,6 +105,7 @@ const std::vector<Sample>& samples() {
       {{{"--collectives", "native"}}, {"--collectives native"}},
       {{{"--recompute", "full"}}, {}},
       {{{"--doc-length", "4"}}, {}},
+      {{{"--window", "5"}}, {}},
       {{{"--mask", "some"}}, {}}};
   return all;
 }

@@ -16,7 +16,7 @@ constexpr const char* kGiven[] = {
     "--hybrid-shard",    "--zero++",     "--val-data",        "--check-replicas",
     "--bucket-mb",       "--compress",   "--vocab",           "--mask",
     "--head-dim",        "--qkv-bias",   "--qk-norm",         "--mtp",
-    "--head-z-loss"};
+    "--head-z-loss",     "--window"};
 
 bool is_none(const std::string& value) {
   return value.empty() || value == "none" || value == "off" || value == "0";
@@ -53,8 +53,10 @@ bool of_one_flag(Feature a, Feature b) {
   const auto has_latents = [](Feature feature) {
     return features()[feature].starts_with("--attention");
   };
-  const auto is_head_dim = [](Feature feature) { return features()[feature] == "--head-dim"; };
-  if ((has_latents(a) && is_head_dim(b)) || (has_latents(b) && is_head_dim(a))) return true;
+  const auto of_heads = [](Feature feature) {
+    return features()[feature] == "--head-dim" || features()[feature] == "--window";
+  };
+  if ((has_latents(a) && of_heads(b)) || (has_latents(b) && of_heads(a))) return true;
   return flag_of(a) == flag_of(b);
 }
 
@@ -74,7 +76,7 @@ const std::vector<std::string>& features() {
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
       "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--mtp", "--head-z-loss",
-      "--attention mla", "--attention mla-absorbed", "--resume", "uneven shares"};
+      "--window", "--attention mla", "--attention mla-absorbed", "--resume", "uneven shares"};
   return all;
 }
 

@@ -130,6 +130,7 @@ class Draw {
     } else {
       if (percent(40)) model(percent(50) ? "--qk-norm" : "--qkv-bias");
       if (percent(30)) model("--head-dim", 2 * random_.between(1, 4));
+      if (percent(30)) model("--window", random_.between(1, seq_));
     }
     if (percent(30)) model("--doc-length", random_.between(2, 9));
     model("--dtype", "f64");

@@ -156,6 +156,7 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
   if (percent(25)) model("--qk-norm", "");
   if (percent(25)) model("--tied-embeddings", "");
   if (percent(20)) model("--doc-length", std::to_string(random_.between(2, 9)));
+  if (percent(25)) model("--window", std::to_string(random_.between(1, 20)));
   if (percent(15)) model("--mask", ultra::test::mask_file(random_, 0.5));
   if (percent(15)) {
     model("--val-data", ultra::test::kText);

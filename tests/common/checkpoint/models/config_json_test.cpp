@@ -62,6 +62,12 @@ TEST(ConfigJson, IsReadAsItWasWritten) {
     expect_itself(model);
     model.rope_scaling = {.factor = 8, .original_positions = 40};
     expect_itself(model);
+    model.sliding_window = 5;
+    expect_itself(model);
+    model.qk_norm = false;
+    expect_itself(model);
+    model.qkv_bias = true;
+    expect_itself(model);
     model.mtp = true;
     expect_itself(model);
   }
@@ -111,7 +117,7 @@ TEST(ConfigJson, IsRefusedWithTheReason) {
   const nlohmann::json none(nlohmann::json::value_t::discarded);
   EXPECT_THAT(refused("model_type", "gpt2"),
               AllOf(HasSubstr("'some/config.json'"), HasSubstr("model_type \"gpt2\""),
-                    HasSubstr("\"llama\", \"qwen2\", \"qwen3\", \"deepseek_v3\", \"mixtral\"")));
+                    HasSubstr("\"llama\", \"mistral\", \"qwen2\", \"qwen3\", \"deepseek_v3\"")));
   for (const char* key : {"model_type", "hidden_size", "rms_norm_eps", "vocab_size"}) {
     EXPECT_THAT(refused(key, none), HasSubstr(key));
   }

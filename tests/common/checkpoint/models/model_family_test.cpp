@@ -110,7 +110,6 @@ TEST(Families, AMixtureIsRefusedWithWhatOurModelLacks) {
     return message_of<FileError>(
         [&] { static_cast<void>(parse_model_config(changed.dump(), kPath)); });
   };
-  EXPECT_THAT(refused("sliding_window", 4096), HasSubstr("has sliding_window 4096"));
   EXPECT_THAT(refused("architectures", json::array({"LlamaForCausalLM"})),
               HasSubstr("has architectures"));
   config.erase("num_local_experts");
@@ -153,8 +152,49 @@ TEST(Families, BiasesAreQwen2s) {
     EXPECT_EQ(ours.at(same), config.at(same));
   }
   EXPECT_FALSE(ours.contains("attention_bias"));
-  EXPECT_THAT(refused_with(config, "use_sliding_window", true), HasSubstr("use_sliding_window"));
+  EXPECT_THAT(refused_with(config, "use_sliding_window", true), HasSubstr("max_window_layers 24"));
+  json windowed = config;
+  windowed["use_sliding_window"] = true;
+  windowed["max_window_layers"] = 0;
+  EXPECT_THAT(refused_without(windowed, "max_window_layers"), HasSubstr("max_window_layers"));
+  model.sliding_window = 32768;
+  EXPECT_EQ(parse_model_config(windowed.dump(), kPath), model);
   EXPECT_THAT(refused_without(config, "num_key_value_heads"), HasSubstr("num_key_value_heads"));
+}
+
+// The expected names are those of Hugging Face's MistralConfig.
+TEST(Families, AWindowIsMistrals) {
+  nn::ModelConfig model = a_model();
+  model.sliding_window = 9;
+  const json ours = json::parse(model_config_json(model, DType::kF32));
+  EXPECT_EQ(ours.at("architectures"), json::array({"MistralForCausalLM"}));
+  EXPECT_EQ(ours.at("model_type"), "mistral");
+  EXPECT_EQ(ours.at("sliding_window"), 9);
+  EXPECT_EQ(ours.at("head_dim"), 8);
+  for (const char* needed : {"sliding_window", "num_key_value_heads"}) {
+    EXPECT_THAT(refused_without(ours, needed), HasSubstr(needed));
+  }
+  json layers = ours;
+  layers["layer_types"] = {"sliding_attention", "sliding_attention", "sliding_attention"};
+  EXPECT_EQ(parse_model_config(layers.dump(), kPath), model);
+  EXPECT_THAT(refused_with(ours, "layer_types", json::array({"full_attention"})),
+              AllOf(HasSubstr("layer_types"), HasSubstr("\"sliding_attention\" only")));
+  json without = ours;
+  without["sliding_window"] = nullptr;  // from version 0.2 on
+  EXPECT_EQ(parse_model_config(without.dump(), kPath), a_model());
+}
+
+TEST(Families, AMixtureMayHaveAWindow) {
+  nn::ModelConfig model = a_model();
+  model.sliding_window = 9;
+  for (const std::string& reason : {std::string(), std::string(kReason)}) {
+    const std::string dense = model_config_json(model, DType::kF32);
+    const json config = json::parse(config_with_mixture(dense, a_mixture(reason), kPath));
+    EXPECT_EQ(config.at("sliding_window"), 9);
+    nn::ModelConfig expected = model;
+    expected.ffn_hidden_size = 24;
+    EXPECT_EQ(parse_model_config(config.dump(), kPath), expected);
+  }
 }
 
 TEST(Families, NormsOfQueriesAndKeysAreQwen3s) {

@@ -52,6 +52,7 @@ TEST_F(AttentionLayerTest, VariantsMatchFiniteDifferences) {
     config.head_size = 2 * random.between(1, 5);
     config.qkv_bias = has_bias;
     config.qk_norm = !has_bias;
+    config.sliding_window = random.between(0, 3);
     SelfAttention layer(context(), 0);
     check_layer(layer, hidden_states());
   }
@@ -98,6 +99,22 @@ TEST_F(AttentionLayerTest, NormedHeadsDoNotSeeLengths) {
     ops::scale_into(weight, 3.0);
   }
   EXPECT_TRUE(test::all_near(layer.forward(x, discard), before, 1e-12));
+}
+
+// Its own token and the two before it.
+TEST_F(AttentionLayerTest, ATokenSeesItsWindowOnly) {
+  config.max_seq_len = 9;
+  config.sliding_window = 3;
+  SelfAttention layer(context(), 0);
+  randomize(layer);
+  const Tensor x = random.tensor(device, {1, 9, config.hidden_size}, DType::kF64);
+  Saved discard(Saved::Mode::kDiscard);
+  const Tensor before = layer.forward(x, discard).clone();
+  x.slice(1, {0, 4}).fill(1.0);
+  const Tensor after = layer.forward(x, discard);
+  const auto of = [](const Tensor& y, Range tokens) { return y.slice(1, tokens).contiguous(); };
+  EXPECT_TRUE(test::all_equal(of(after, {6, 9}), of(before, {6, 9})));
+  EXPECT_FALSE(test::all_near(of(after, {5, 6}), of(before, {5, 6}), 1e-9));
 }
 
 TEST_F(AttentionLayerTest, ATokenSeesItsPastOnly) {

@@ -29,7 +29,8 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
       "--micro-batch 6 --steps 77 --lr 0.25 --warmup 9 --clip 0.5 --seed 18446744073709551615 "
       "--dtype f64 --device cpu --device-memory 64MB --data text --metrics m --trace t "
       "--trace-steps 8 --vocab 50257 --tied-embeddings --init folder --tokens u16 --val-data other "
-      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm --mtp --mtp-weight 0.5 "
+      "--val-every 5 --val-batches 7 --decay 4 --head-dim 18 --qk-norm --window 5 --mtp "
+      "--mtp-weight 0.5 "
       "--head-z-loss 0.25");
   EXPECT_EQ(o.model.num_layers, 3U);
   EXPECT_EQ(o.model.hidden_size, 96U);
@@ -61,6 +62,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.decay, 4U);
   EXPECT_EQ(o.model.head_dim(), 18U);
   EXPECT_TRUE(o.model.qk_norm);
+  EXPECT_EQ(o.model.sliding_window, 5U);
   EXPECT_TRUE(o.model.mtp);
   EXPECT_EQ(o.mtp_weight, 0.5);
   EXPECT_EQ(o.head_z_loss, 0.25);
@@ -68,7 +70,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.given_model_flags,
             (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn",
                                       "--seq", "--vocab", "--tied-embeddings", "--head-dim",
-                                      "--qk-norm", "--mtp"}));
+                                      "--qk-norm", "--window", "--mtp"}));
   EXPECT_EQ(o.data_file().path + o.val_file().path, "textother");
   EXPECT_EQ(o.val_file().vocab_size, 50257U);
   EXPECT_FALSE(o.print_ranks);
@@ -172,6 +174,7 @@ TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
                       "--head-dim",
                       "--qkv-bias",
                       "--qk-norm",
+                      "--window",
                       "--mtp",
                       "--mtp-weight",
                       "--head-z-loss",
@@ -188,7 +191,7 @@ TEST(TrainOptions, CountsAreWholeNumbers) {
   for (const std::string flag :
        {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
         "--micro-batch", "--steps", "--warmup", "--seed", "--decay", "--head-dim", "--trace-steps",
-        "--vocab", "--val-every", "--val-batches"}) {
+        "--vocab", "--val-every", "--val-batches", "--window"}) {
     for (const std::string value : {"-1", "-18446744073709551615", "1.5", "1e3", "many",
                                     "18446744073709551616", "0x10", "7 "}) {
       const auto assign = [&] { kParse({flag + "=" + value}); };

@@ -84,6 +84,7 @@ TEST_F(AdoptedModel, AFlagThatContradictsIsRefusedWithBothValues) {
       {"--head-dim 10", "--head-dim is 10", "have 8 elements (head_dim)"},
       {"--qkv-bias", "--qkv-bias is given", "no biases"},
       {"--qk-norm", "--qk-norm is given", "no norms"},
+      {"--window 5", "--window is 5", "sliding_window 0"},
       {"--mtp", "--mtp is given", "num_nextn_predict_layers 0"},
       {"--attention mla", "--attention is mla", "has no latents"}};
   for (const auto& row : rows) {

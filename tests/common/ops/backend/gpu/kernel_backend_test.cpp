@@ -102,6 +102,7 @@ void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_
                                  .query_positions = positions,
                                  .key_positions = positions,
                                  .first_seen = first_seen,
+                                 .window = random.pick({std::size_t{0}, random.between(1, seq)}),
                                  .sums = sums_of_results};
   const AttentionResult expected = attention(query, key, value, options);
   const AttentionResult found = attention(there(query), there(key), there(value), options);
