@@ -70,7 +70,8 @@ void Memory::write_formulas(train::Formulas& formulas, const train::Setup& setup
   const auto replicas = static_cast<std::size_t>(setup.replicas());
   const BatchShape batch{
       .size = std::min(train.micro_batch, ceil_div(train.global_batch, replicas)),
-      .seq_len = train.model.max_seq_len};
+      .seq_len = train.model.max_seq_len,
+      .head_chunks = train.model.head_chunks};
   train::Formula formula{.exercise = "01.1"};
   formula[MemoryCategory::kParameters] = of_all(per.parameters, factors.parameters);
   formula[MemoryCategory::kGradients] = of_all(per.gradients, factors.gradients);

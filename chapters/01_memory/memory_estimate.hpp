@@ -91,8 +91,9 @@ struct StateBytes {
 
 /// @brief What one forward and backward pass works on.
 struct BatchShape {
-  std::size_t size = 1;     ///< b, sequences
-  std::size_t seq_len = 0;  ///< s, tokens per sequence
+  std::size_t size = 1;         ///< b, sequences
+  std::size_t seq_len = 0;      ///< s, tokens per sequence
+  std::size_t head_chunks = 1;  ///< C, pieces of the tokens in which the head computes its logits
 
   /// @brief b s.
   [[nodiscard]] std::size_t tokens() const { return size * seq_len; }
@@ -146,7 +147,8 @@ struct OutsideBytes {
 /// kGpt:   the embedding keeps its dropout mask; the head the inputs of the final norm and of the
 ///         output projection, and the logits, in fp32.
 /// kLlama: the embedding keeps the token ids, of 4 bytes; the head the same two inputs, 1/rms, and
-///         the gradient of the logits, which overwrites them.
+///         the gradient of the logits, which overwrites them: of C > 1 pieces, those of the longest,
+///         ceil(b s / C) tokens, and the targets, of 4 bytes, from which the others are made.
 /// Source: Korthikanti et al. 2022, sec. 4.3; ours: common/nn/model.cpp.
 [[nodiscard]] OutsideBytes outside_activation_bytes(const TransformerShape& shape,
                                                     const BatchShape& batch,

@@ -70,6 +70,7 @@ Model::Model(const ModelConfig& config, const Device& device, const Precision& p
   if (stage.has_head) {
     make_head(context);
     add_head_parts();
+    for (Parameter* weight : head_->parameters()) uses_[weight] += config_.head_chunks - 1;
   }
 }
 
@@ -90,6 +91,7 @@ void Model::make_head(const BuildContext& context) {
                    .standard_deviation = kInitialDeviation}});
   }
   loss_ = context.factory.loss(context);
+  if (config_.head_chunks > 1) chunked_.emplace(config_.head_chunks, *head_, *loss_);
   if (config_.mtp) {
     mtp_ = std::make_unique<MultiTokenPrediction>(context);
     mtp_parameters_ = mtp_->parameters();
@@ -139,7 +141,7 @@ Tensor Model::forward(const Tensor& input, Saved& saved) {
     hooks_->forward({0, 1}, [&] { x = embedding_->forward(input, saved.child("embedding")); });
   }
   Tensor hidden = blocks_->forward(x, saved.child("blocks"));
-  if (!stage_.has_head) return hidden;
+  if (!stage_.has_head || chunked_) return hidden;
   Tensor logits;
   hooks_->forward(head_parts(), [&] {
     const Tensor normed = final_norm_->forward(hidden, saved.child("final_norm"));
@@ -169,6 +171,14 @@ Tensor Model::backward_next(const Tensor& d_normed, Saved& saved) {
 
 double Model::loss(const Tensor& logits, const Tensor& targets, double normalizer, Saved& saved) {
   ensure(stage_.has_head, "loss of a stage without head");
+  if (chunked_) {
+    double loss = 0;
+    hooks_->forward(head_parts(), [&] {
+      const Tensor normed = final_norm_->forward(logits, saved.child("final_norm"));
+      loss = chunked_->forward(normed, targets, normalizer, saved.child("head"));
+    });
+    return loss;
+  }
   const double loss = loss_->forward(logits, targets, normalizer, saved.child("loss"));
   if (mtp_ && saved.pass().next) {
     const NextTokens& next = *saved.pass().next;
@@ -185,7 +195,9 @@ Tensor Model::backward(Saved& saved) {
   Tensor d_hidden;
   const bool predicts_further = mtp_ && saved.pass().next;
   hooks_->backward(head_parts(), [&] {
-    {
+    if (chunked_) {
+      d_normed = chunked_->backward(saved.child("head"));
+    } else {
       const Tensor d_logits = loss_->backward(saved.child("loss"));
       d_normed = head_->backward(std::span<const Tensor>(&d_logits, 1), saved.child("head"));
     }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/nn/hooks.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
+#include "common/nn/layers/chunked_head.hpp"
 #include "common/nn/layers/multi_token_prediction.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/nn/transformer_block.hpp"
@@ -66,12 +68,14 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  /// @brief Logits [batch, seq, vocab] with a head, else hidden states [batch, seq, hidden].
+  /// @brief Logits [batch, seq, vocab] with a head, else hidden states [batch, seq, hidden]: with a head
+  /// in pieces (ModelConfig::head_chunks), too, of which loss() computes the rest.
   /// @param input  tokens [batch, seq] of i32 with an embedding, else hidden states.
   /// @throws ShapeError when a sequence is longer than config.max_seq_len.
   [[nodiscard]] Tensor forward(const Tensor& input, Saved& saved);
 
   /// @brief This micro-batch's share of the mean loss; overwrites the logits.
+  /// @param logits      what forward() has returned.
   /// @param targets     [batch, seq] of i32.
   /// @param normalizer  number of tokens of the whole global batch.
   /// @return that of the next tokens; that of the tokens after next is added to Pass::next.
@@ -148,6 +152,7 @@ class Model {
   std::unique_ptr<Projections> head_;
   std::unique_ptr<LossLayer> loss_;
   std::unique_ptr<TokenEmbedding> table_copy_;  // of a stage without embedding; null: none is read
+  std::optional<ChunkedHead> chunked_;          // none: all tokens at once
   std::unique_ptr<MultiTokenPrediction> mtp_;
   std::vector<Parameter*> parameters_;
   std::vector<Parameter*> mtp_parameters_;

@@ -61,11 +61,16 @@ void validate_latents(const ModelConfig& model) {
 
 void ModelConfig::validate() const {
   const std::pair<std::size_t, const char*> positive[] = {
-      {vocab_size, "vocab"}, {hidden_size, "hidden"},    {num_layers, "layers"},
-      {num_heads, "heads"},  {num_kv_heads, "kv-heads"}, {ffn_hidden_size, "ffn"},
-      {max_seq_len, "seq"}};
+      {vocab_size, "vocab"}, {hidden_size, "hidden"},     {num_layers, "layers"},
+      {num_heads, "heads"},  {num_kv_heads, "kv-heads"},  {ffn_hidden_size, "ffn"},
+      {max_seq_len, "seq"},  {head_chunks, "head-chunks"}};
   for (const auto& [value, flag] : positive) {
     if (value == 0) throw ConfigError(fmt::format("--{} is 0. It must be at least 1.", flag));
+  }
+  if (head_chunks > 1 && mtp) {
+    throw ConfigError(
+        "--head-chunks and --mtp go into no training together: the module of the token after next "
+        "has the head compute all of its logits at once. Leave one of the two out.");
   }
   if (latent.on) return validate_latents(*this);
   if (head_size == 0 && hidden_size % num_heads != 0) {

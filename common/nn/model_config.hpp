@@ -54,8 +54,10 @@ struct ModelConfig {
   std::size_t sliding_window = 0;     ///< tokens that each sees, its own the last; 0: all up to it
   std::optional<ops::RopeScaling> rope_scaling = {};  ///< of the frequencies; absent: none
   LatentAttention latent =
-      {};            ///< in place of grouped queries, where it is on; each head is then a
-                     ///< key/value head of its own
+      {};  ///< in place of grouped queries, where it is on; each head is then a
+           ///< key/value head of its own
+  /// Pieces of a micro-batch's tokens in which head and loss are computed; no property of the model.
+  std::size_t head_chunks = 1;
   bool mtp = false;  ///< a further block predicts the token after next: see MultiTokenPrediction
 
   /// @brief Elements per head, of queries and keys.

@@ -49,7 +49,7 @@ std::size_t block_activation_bytes([[maybe_unused]] const TransformerShape& shap
   throw NotWritten("01.1 memory_estimate: block_activation_bytes");
 }
 
-// TODO 4 (about 5 lines): bytes that the embedding and the head keep.
+// TODO 4 (about 7 lines): bytes that the embedding and the head keep. Ours may make its logits in pieces.
 OutsideBytes outside_activation_bytes([[maybe_unused]] const TransformerShape& shape,
                                       [[maybe_unused]] const BatchShape& batch,
                                       [[maybe_unused]] NumberFormats precision) {

@@ -76,8 +76,10 @@ OutsideBytes outside_activation_bytes(const TransformerShape& shape, const Batch
   if (shape.kind == BlockKind::kGpt) {
     return {.embedding = batch.tokens() * h, .head = batch.tokens() * (2 * e * h + 4 * v)};
   }
+  const std::size_t logits = e * v * ceil_div(batch.tokens(), batch.head_chunks);
+  const std::size_t targets = batch.head_chunks > 1 ? 4 * batch.tokens() : 0;
   return {.embedding = batch.tokens() * 4,
-          .head = batch.tokens() * (e * (2 * h + v) + row_sum_bytes(precision))};
+          .head = batch.tokens() * (2 * e * h + row_sum_bytes(precision)) + targets + logits};
 }
 
 std::size_t peak_activation_bytes(const TransformerShape& shape, const BatchShape& batch,

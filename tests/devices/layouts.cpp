@@ -71,6 +71,7 @@ void add_tensor_parallel(std::vector<Layout>& all) {
   all.push_back({chapter, "Sequence", "--tp 2 --sp on"});
   all.push_back({chapter, "RingOverlap", "--tp 2 --sp on --tp-overlap ring"});
   all.push_back({chapter, "PaddedVocabulary", "--tp 2 --vocab 257"});
+  all.push_back({chapter, "HeadInPieces", "--tp 2 --sp on --head-chunks 3"});
   all.push_back({chapter, "Biases", "--tp 2 --sp on --qkv-bias"});
   all.push_back({chapter, "NormedHeads", "--tp 2 --qk-norm --head-dim 24"});
   all.push_back({chapter, "Latents", "--tp 2 --sp on --attention mla" + kLatents});

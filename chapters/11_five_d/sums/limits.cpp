@@ -209,6 +209,8 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
       "which tokens an expert drops depends on the layout. Use --capacity-group sequence.");
   rows.exclude("--mtp", train.model.mtp,
                "table and head are used twice, in an order that no tree has.");
+  rows.exclude("--head-chunks", train.model.head_chunks > 1,
+               "its gradients are sums over pieces of the tokens, which layouts cut otherwise.");
   rows.exclude("--head-z-loss", train.head_z_loss > 0,
                "its log-sum-exps are not those of the trees.");
   rows.exclude("--attention mla-absorbed", train.model.latent.on && train.model.latent.absorbed,

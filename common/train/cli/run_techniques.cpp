@@ -65,7 +65,7 @@ void expect_all_trained(const std::vector<std::string>& freeze, const std::strin
 
 /// And layers of a plain Llama, whose tokens see all before them.
 void expect_closed_forms(const nn::ModelConfig& model, const std::string& question) {
-  if (model.has_closed_forms() && model.sliding_window == 0) return;
+  if (model.has_closed_forms() && model.sliding_window == 0 && model.head_chunks == 1) return;
   throw ConfigError(fmt::format(
       "{} answers by formulas that know no {}. Leave it out, or record the step: --on.", question,
       model.latent.on            ? "latents (--attention mla)"
@@ -73,6 +73,7 @@ void expect_closed_forms(const nn::ModelConfig& model, const std::string& questi
       : model.qk_norm            ? "norms of queries and keys (--qk-norm)"
       : model.mtp                ? "block for the token after next (--mtp)"
       : model.sliding_window > 0 ? "window (--window)"
+      : model.head_chunks > 1    ? "head in pieces (--head-chunks)"
                                  : "heads of another width than --hidden / --heads "
                                    "(--head-dim)"));
 }

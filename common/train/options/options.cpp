@@ -132,6 +132,8 @@ void TrainOptions::add_to(CLI::App& app) {
   model_flags.add_switch("--mtp", model.mtp,
                          "a further block, between the model's own table and head, predicts the "
                          "token after next");
+  model_flags.add("--head-chunks", model.head_chunks,
+                  "pieces of the tokens in which head and loss are computed", Counts{.least = 1});
   for (const char* flag : kModelFlags) {
     when_given(app, flag, [this, flag] { given_model_flags.emplace_back(flag); });
   }

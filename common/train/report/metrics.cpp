@@ -30,6 +30,7 @@ Json config_json(const TrainOptions& o, const ExtraConfig& extra) {
   if (o.model.head_size > 0) config["head_dim"] = o.model.head_size;
   if (o.model.qkv_bias) config["qkv_bias"] = true;
   if (o.model.qk_norm) config["qk_norm"] = true;
+  if (o.model.head_chunks > 1) config["head_chunks"] = o.model.head_chunks;
   if (o.model.sliding_window > 0) config["window"] = o.model.sliding_window;
   if (const nn::LatentAttention& latent = o.model.latent; latent.on) {
     config["attention"] = latent.absorbed ? "mla-absorbed" : "mla";

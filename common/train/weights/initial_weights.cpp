@@ -178,6 +178,7 @@ void adopt_model(TrainOptions& options, checkpoint::FileLayer& files) {
   expect_no_contradiction(options, stored);
   stored.max_seq_len = std::min(options.model.max_seq_len, stored.max_seq_len);
   stored.mtp = stored.mtp && options.model.mtp;
+  stored.head_chunks = options.model.head_chunks;
   stored.latent.absorbed = options.model.latent.absorbed;
   options.model = stored;
 }

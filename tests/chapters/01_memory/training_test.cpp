@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -105,6 +106,20 @@ TEST_F(ChapterTraining, RecomputationChangesNoBit) {
   }
 }
 
+TEST_F(ChapterTraining, AHeadInPiecesChangesNoLossAndNoGradient) {
+  for (int round = 0; round < 6; ++round) {
+    train::TrainOptions options = random_run();
+    options.dtype = DType::kF64;
+    options.model.tied_embeddings = random.pick({false, true});
+    const train::TrainResult whole = chapter_run(options);
+    for (const std::size_t pieces : {std::size_t{2}, random.between(2, 5)}) {
+      options.model.head_chunks = std::min(pieces, options.model.max_seq_len);
+      SCOPED_TRACE(fmt::format("{} pieces", options.model.head_chunks));
+      expect_equal_runs(chapter_run(options, random_recompute()), whole, kPromise);
+    }
+  }
+}
+
 TEST_F(ChapterTraining, WrittenPartsTrainLikeTheLibrarys) {
   train::TrainOptions options = ultra::test::short_run();
   options.dtype = DType::kF64;
@@ -118,6 +133,7 @@ TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
     train::TrainOptions options = random_run();
     options.steps = 2;
     const RecomputeConfig recompute = random_recompute();
+    options.model.head_chunks = round % 2 == 0 ? 1 : random.between(1, options.model.max_seq_len);
     const nn::ModelConfig& m = options.model;
     SCOPED_TRACE(fmt::format("L {} h {} a {} kv {} f {} V {} s {} b {} of {}, {}, {} every {}",
                              m.num_layers, m.hidden_size, m.num_heads, m.num_kv_heads,
@@ -135,10 +151,11 @@ TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
     EXPECT_EQ(peak_of(result, MemoryCategory::kGradients), parameters * e);
     EXPECT_EQ(peak_of(result, MemoryCategory::kOptimizer), 2 * parameters * e);
 
-    const BatchShape batch{.size = options.micro_batch, .seq_len = m.max_seq_len};
+    const BatchShape batch{
+        .size = options.micro_batch, .seq_len = m.max_seq_len, .head_chunks = m.head_chunks};
     EXPECT_EQ(peak_of(result, MemoryCategory::kActivations),
               peak_activation_bytes(shape_of(m), batch, precision_of(options.dtype), recompute));
-    if (recompute.mode == Recompute::kNone) {
+    if (recompute.mode == Recompute::kNone && m.head_chunks == 1) {
       const std::size_t per_block = 6 * h + 2 * kv + 3 * m.ffn_hidden_size + m.num_heads + 2;
       const std::size_t head = 2 * h + 1 + m.vocab_size;
       EXPECT_EQ(peak_of(result, MemoryCategory::kActivations),

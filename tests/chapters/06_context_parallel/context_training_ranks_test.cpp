@@ -107,6 +107,16 @@ TEST_F(ContextTraining, PaddingThatFillsARank) {
   }
 }
 
+// Chapter 01's head in pieces, where a rank has parts of sequences, of the vocabulary, or both.
+TEST_F(ContextTraining, AHeadInPiecesOnAMesh) {
+  for (const std::size_t tp : {1U, 2U, 2U, 2U}) {
+    MeshCase c = draw(random.pick({1U, 2U}), tp, draw_choice(2), DType::kF64);
+    c.options.model.max_seq_len = 16 * random.between(1, 2);  // 4 on a rank, at least
+    c.more = fmt::format("--head-chunks {} --zero {}", random.between(2, 4), random.between(0, 3));
+    expect_equals_one_rank(c);
+  }
+}
+
 TEST_F(ContextTraining, InF32LossesStayWithinAHundredThousandth) {
   for (const int cp : {2, 3, 4}) {
     expect_near_one_rank_in_f32(

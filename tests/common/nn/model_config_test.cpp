@@ -88,6 +88,15 @@ TEST(ModelConfig, ABlockForTheTokenAfterNextIsOneMoreAndReadsTheTable) {
   EXPECT_TRUE(config.reads_table_twice());
 }
 
+TEST(ModelConfig, AHeadInPiecesAndTheModuleOfTheTokenAfterNextAreRefusedTogether) {
+  EXPECT_THAT(refusal([](ModelConfig& c) {
+                c.mtp = true;
+                c.head_chunks = 2;
+              }),
+              AllOf(HasSubstr("--head-chunks and --mtp"), HasSubstr("Leave one")));
+  EXPECT_THAT(refusal([](ModelConfig& c) { c.head_chunks = 0; }), HasSubstr("--head-chunks is 0"));
+}
+
 TEST(ModelConfig, LatentsThatMakeNoModelAreRefused) {
   const auto latent_refusal = [](auto change) {
     return refusal([&](ModelConfig& c) {

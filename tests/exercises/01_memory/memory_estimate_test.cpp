@@ -182,6 +182,15 @@ TEST(OutsideActivations, EqualWhatEmbeddingAndHeadOfARealModelKeep) {
   });
 }
 
+TEST(OutsideActivations, OfAHeadInPiecesAreThoseOfTheLongest) {
+  for_random_cases([](const Case& drawn) {
+    Case c = drawn;
+    c.config.head_chunks = c.batch.head_chunks = 1 + c.batch.seq_len / 2;
+    c.config.vocab_size += 500;  // the head outweighs the blocks
+    expect_measured_peaks(c);
+  });
+}
+
 // Part 5 ------------------------------------------------------------------------------------------
 
 TEST(PeakActivations, EqualTheMeasuredPeakWhicheverOutweighsTheOther) {

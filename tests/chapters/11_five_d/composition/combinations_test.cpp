@@ -106,6 +106,7 @@ const std::vector<Sample>& samples() {
       {{{"--recompute", "full"}}, {}},
       {{{"--doc-length", "4"}}, {}},
       {{{"--window", "5"}}, {}},
+      {{{"--head-chunks", "2"}}, {"--head-chunks"}},
       {{{"--mask", "some"}}, {}}};
   return all;
 }

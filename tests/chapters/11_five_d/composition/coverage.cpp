@@ -16,7 +16,7 @@ constexpr const char* kGiven[] = {
     "--hybrid-shard",    "--zero++",     "--val-data",        "--check-replicas",
     "--bucket-mb",       "--compress",   "--vocab",           "--mask",
     "--head-dim",        "--qkv-bias",   "--qk-norm",         "--mtp",
-    "--head-z-loss",     "--window"};
+    "--head-z-loss",     "--window",     "--head-chunks"};
 
 bool is_none(const std::string& value) {
   return value.empty() || value == "none" || value == "off" || value == "0";
@@ -46,6 +46,7 @@ bool of_one_flag(Feature a, Feature b) {
   const auto flag_of = [](Feature feature) {
     const std::string& name = features()[feature];
     if (name == "--zero++") return std::string("--zero");  // it needs --zero 3
+    if (name == "--head-chunks") return std::string("--mtp");
     // No model has two of these.
     if (name == "--qk-norm" || name == "--qkv-bias") return std::string("--attention");
     return name.substr(0, name.find(' '));
@@ -76,7 +77,8 @@ const std::vector<std::string>& features() {
       "--overlap per-parameter", "--overlap bucketed", "--balance aux", "--balance bias",
       "--experts", "--zero++", "--val-data", "--check-replicas", "--bucket-mb", "--compress",
       "--vocab", "--mask", "--head-dim", "--qkv-bias", "--qk-norm", "--mtp", "--head-z-loss",
-      "--window", "--attention mla", "--attention mla-absorbed", "--resume", "uneven shares"};
+      "--window", "--head-chunks", "--attention mla", "--attention mla-absorbed", "--resume",
+      "uneven shares"};
   return all;
 }
 

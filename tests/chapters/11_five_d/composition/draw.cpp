@@ -123,7 +123,12 @@ class Draw {
     model("--seq", seq_);
     if (percent(30)) model("--vocab", 256 + random_.between(1, 9));
     if (percent(25)) model("--tied-embeddings");
-    if (percent(25)) model("--mtp");
+    if (percent(25)) {
+      model("--mtp");
+    } else if (const std::size_t own = seq_ / cp_ / (sequence_parallel ? tp_ : 1);
+               own > 1 && percent(25)) {
+      layout("--head-chunks", random_.between(2, std::min<std::size_t>(own, 4)));
+    }
     if (percent(10)) model("--head-z-loss", "0.1");
     if (latents) {
       draw_latents();

@@ -106,6 +106,7 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
       {{{"--experts", "4"}, {"--capacity-factor", "1"}, {"--capacity-group", "micro-batch"}},
        "which tokens an expert drops"},
       {{{"--mtp", ""}}, "table and head are used twice"},
+      {{{"--head-chunks", "2"}}, "sums over pieces"},
       {{{"--head-z-loss", "0.1"}}, "not those of the trees"},
       {{{"--attention", "mla-absorbed"}, {"--kv-heads", "4"}}, "share their keys"},
       {{{"--dp", "4"}, {"--zero", "1"}, {"--hybrid-shard", "2"}}, "nodes of ranks"},

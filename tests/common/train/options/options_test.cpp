@@ -67,6 +67,7 @@ TEST(TrainOptions, EveryFlagReachesItsValue) {
   EXPECT_EQ(o.mtp_weight, 0.5);
   EXPECT_EQ(o.head_z_loss, 0.25);
   EXPECT_TRUE(parse_training("--qkv-bias").model.qkv_bias);
+  EXPECT_EQ(parse_training("--head-chunks 3").model.head_chunks, 3U);
   EXPECT_EQ(o.given_model_flags,
             (std::vector<std::string>{"--layers", "--hidden", "--heads", "--kv-heads", "--ffn",
                                       "--seq", "--vocab", "--tied-embeddings", "--head-dim",
@@ -175,6 +176,7 @@ TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
                       "--qkv-bias",
                       "--qk-norm",
                       "--window",
+                      "--head-chunks",
                       "--mtp",
                       "--mtp-weight",
                       "--head-z-loss",
@@ -191,7 +193,7 @@ TEST(TrainOptions, CountsAreWholeNumbers) {
   for (const std::string flag :
        {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
         "--micro-batch", "--steps", "--warmup", "--seed", "--decay", "--head-dim", "--trace-steps",
-        "--vocab", "--val-every", "--val-batches", "--window"}) {
+        "--vocab", "--val-every", "--val-batches", "--window", "--head-chunks"}) {
     for (const std::string value : {"-1", "-18446744073709551615", "1.5", "1e3", "many",
                                     "18446744073709551616", "0x10", "7 "}) {
       const auto assign = [&] { kParse({flag + "=" + value}); };
