@@ -213,8 +213,12 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "its gradients are sums over pieces of the tokens, which layouts cut otherwise.");
   rows.exclude("--head-z-loss", train.head_z_loss > 0,
                "its log-sum-exps are not those of the trees.");
-  rows.exclude("--attention mla-absorbed", train.model.latent.on && train.model.latent.absorbed,
-               "heads share their keys, whose gradient no tree adds up. Use --attention mla.");
+  rows.exclude(
+      "--attention mla-absorbed with --tp or --cp",
+      train.model.latent.on && train.model.latent.absorbed &&
+          (setup.ranks_along(tensor_parallel::kAxis) > 1 || context->options().splits()),
+      "a latent is the key and the value of all heads, and ranks add up what these give in "
+      "an order that no tree has. Use --attention mla.");
   rows.exclude("--hybrid-shard", zero.options().node_size.has_value(),
                "its two sums are of nodes of ranks. Leave it out.");
   rows.exclude("--compress", data.compress != "none", "what travels is rounded.");

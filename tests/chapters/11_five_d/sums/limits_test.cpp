@@ -108,7 +108,8 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
       {{{"--mtp", ""}}, "table and head are used twice"},
       {{{"--head-chunks", "2"}}, "sums over pieces"},
       {{{"--head-z-loss", "0.1"}}, "not those of the trees"},
-      {{{"--attention", "mla-absorbed"}, {"--kv-heads", "4"}}, "share their keys"},
+      {{{"--attention", "mla-absorbed"}, {"--kv-heads", "4"}, {"--tp", "2"}},
+       "the key and the value of all heads"},
       {{{"--dp", "4"}, {"--zero", "1"}, {"--hybrid-shard", "2"}}, "nodes of ranks"},
       {{{"--dp", "2"}, {"--compress", "int8"}}, "what travels is rounded"},
       {{{"--dp", "2"}, {"--zero", "1"}, {"--offload", "optimizer"}}, "blocks of its own"},
@@ -159,6 +160,7 @@ TEST(TreeSumsLimits, WhatHasNodesIsTaken) {
        {"--global-batch", "3"}},
       {{"--experts", "4"}, {"--dp", "4"}, {"--ep", "2"}, {"--capacity-factor", "1"}},
       {{"--attention", "mla"}, {"--kv-heads", "4"}, {"--tp", "2"}, {"--sp", "on"}, {"--seq", "32"}},
+      {{"--attention", "mla-absorbed"}, {"--kv-heads", "4"}, {"--pp", "2"}},
       {{"--dp", "4"}, {"--zero", "3"}, {"--global-batch", "12"}, {"--micro-batch", "1"}},
       {{"--dp", "3"}, {"--zero", "3"}, {"--global-batch", "12"}, {"--micro-batch", "4"}},
   };

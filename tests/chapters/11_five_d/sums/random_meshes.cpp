@@ -128,8 +128,8 @@ void RandomMeshes::draw_model(Configuration& drawn, const Extents& mesh) {
   number("--heads", kv_heads * (has_latents ? 1 : random_.between(1, 2)));
   number("--kv-heads", kv_heads);
   if (has_latents) {
-    model("--attention", "mla");
-    number("--kv-lora-rank", random_.between(1, 20));
+    model("--attention", mesh.tp * mesh.cp == 1 ? random_.pick({"mla", "mla-absorbed"}) : "mla");
+    number("--kv-lora-rank", 2 * random_.between(1, 10));
     number("--q-lora-rank", random_.between(0, 20));
     number("--qk-nope-head-dim", 12);
     number("--qk-rope-head-dim", 4);
