@@ -27,7 +27,7 @@ struct AttentionBlock {
 };
 
 /// @brief What a mask lets queries see in one sequence: keys at or before their own position, and not
-/// before their document's begin, nor before their window's.
+/// before their document's beginning, nor before their window's.
 struct SequenceMask {
   std::size_t seq_len = 0;  ///< real tokens; those behind are padding, which no block is needed for
   /// [at least seq_len] where the document of each token begins, never falling from a token to the next;

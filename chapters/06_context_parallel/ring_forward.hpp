@@ -19,7 +19,8 @@ namespace ultra::context_parallel {
 /// @param own      this rank's keys and values, contiguous; [batch, seq, kv_heads, head_dim] each.
 /// Collective over ring.ranks.
 /// Cost: S - 1 messages per rank in S steps, N where no window leaves some of them empty
-/// (queries.steps_of()), each of n = 2 batch seq kv_heads head_dim elements: keys and values in one; half as many elements where values are the keys (nn::LatentAttention, absorbed).
+/// (queries.steps_of()), each of n = 2 batch seq kv_heads head_dim elements: keys and values in one; half
+/// as many elements where values are the keys (nn::LatentAttention, absorbed).
 /// Each travels while the block before it is computed.
 /// Memory: two such arrays besides its own; none is left at the end.
 [[nodiscard]] PartialAttention ring_forward(const BlockAttention& queries, const KeyValues& own,

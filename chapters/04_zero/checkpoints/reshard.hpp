@@ -21,8 +21,8 @@ namespace ultra::zero {
 /// @brief Consecutive elements to copy from one stored piece.
 struct PieceCopy {
   std::size_t piece = 0;  ///< number of the stored piece
-  std::size_t from = 0;   ///< first element, counted from the begin of the stored piece
-  std::size_t to = 0;     ///< where it belongs, counted from the begin of what is wanted
+  std::size_t from = 0;   ///< first element, counted from the beginning of the stored piece
+  std::size_t to = 0;     ///< where it belongs, counted from the beginning of what is wanted
   std::size_t count = 0;  ///< elements; at least 1
   bool operator==(const PieceCopy&) const = default;
 };

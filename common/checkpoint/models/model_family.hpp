@@ -2,7 +2,8 @@
 /// @file
 /// ModelFamily: what a kind of model on Hugging Face's hub is called, and what it has beside a plain
 /// transformer. One file each: llama.cpp, mistral.cpp, qwen2.cpp, qwen3.cpp, deepseek_v3.cpp,
-/// mixtral.cpp, own_mixture.cpp; families.cpp lists them. HubConfig: what a config.json says, with refusals in words.
+/// mixtral.cpp, own_mixture.cpp; families.cpp lists them. HubConfig: what a config.json says, with
+/// refusals in words.
 
 #include <cstddef>
 #include <initializer_list>

@@ -53,7 +53,7 @@ class SafetensorsReader {
 
   /// @brief Reads consecutive bytes of a tensor of any type.
   /// @param tensor      one of tensors().
-  /// @param first_byte  counts from the begin of the tensor.
+  /// @param first_byte  counts from the beginning of the tensor.
   /// @throws FileError when the tensor has fewer bytes.
   void read_bytes(const StoredTensor& tensor, std::size_t first_byte,
                   std::span<std::byte> out) const;

@@ -106,7 +106,7 @@ class SafetensorsHeader {
 /// @param start      the first kLengthBytes of the file, or all of it if it is shorter.
 /// @param file_size  bytes of the whole file.
 /// @param path       for messages.
-/// @throws FileError when that cannot be the begin of a file of this size.
+/// @throws FileError when that cannot be the beginning of a file of this size.
 [[nodiscard]] std::size_t data_begin_of(std::span<const std::byte> start, std::uint64_t file_size,
                                         const std::string& path);
 

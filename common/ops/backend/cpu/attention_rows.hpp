@@ -29,7 +29,7 @@ struct HeadLayout {
   std::size_t first_query;   ///< of the sequence, among those of the batch
 };
 
-/// @brief The keys that a query of a sequence sees: never an end before the begin.
+/// @brief The keys that a query of a sequence sees: never an end before the beginning.
 inline Range seen_keys(const AttentionOptions& options, const HeadLayout& head, std::size_t query) {
   const auto keys = options.key_positions;
   const auto index = [&](auto at) { return static_cast<std::size_t>(at - keys.begin()); };
