@@ -14,13 +14,16 @@ namespace {
 constexpr int kVector = 4;
 
 /// @brief Updates one parameter and its moments.
+///
+/// Its sums are fused in so many words: a compiler that chose twice, for a value to store and for one to
+/// round, would round another number than it stores.
 __device__ __forceinline__ void update_element(float& value, float gradient, float& first_moment,
                                                float& second_moment, const Constants& c) {
   const float g = gradient * c.gradient_scale;
-  first_moment = c.beta1 * first_moment + c.keep1 * g;
-  second_moment = c.beta2 * second_moment + c.keep2 * g * g;
-  const float denominator = sqrtf(second_moment) * c.root_scale + c.epsilon;
-  value = c.decay * value - c.step_size * first_moment / denominator;
+  first_moment = fmaf(c.beta1, first_moment, c.keep1 * g);
+  second_moment = fmaf(c.beta2, second_moment, c.keep2 * g * g);
+  const float denominator = fmaf(sqrtf(second_moment), c.root_scale, c.epsilon);
+  value = fmaf(c.decay, value, -(c.step_size * first_moment / denominator));
 }
 
 /// @brief Loads, updates and stores element `i` of a tensor.
