@@ -19,7 +19,7 @@ SMALL = {"--layers": 2, "--hidden": 32, "--heads": 4, "--kv-heads": 2, "--ffn": 
 # What changes the model, the batch or the gradients: no plain training has these losses.
 OWN = ("--layers", "--hidden", "--ffn", "--heads", "--kv-heads", "--seq", "--global-batch", "--vocab",
        "--tied-embeddings", "--steps", "--lr", "--warmup", "--clip", "--compress", "--zero++",
-       "--doc-length")
+       "--doc-length", "--window")
 
 
 def commands():
