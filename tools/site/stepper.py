@@ -103,7 +103,7 @@ CODE = [
     _exchange("common/train/step.cpp", 'labeled("loss and norm")', "loss and norm"),
     Rule(_LINKS, "sends_.push_back(pp_.labeled", {"to": ".*", "group": "pp"}),
     Rule(_LINKS, "arrival.work.wait();", {"from": ".*", "group": "pp"}),
-    Rule(f"{_RING}/ring_forward.cpp", "ring_shift(here.both(), next.both())", {"to": ".*", "group": "cp", "pass": "forward"}),
+    Rule(f"{_RING}/ring_forward.cpp", "ring_shift(here.both(), next.both(), hops)", {"to": ".*", "group": "cp", "pass": "forward"}),
     Rule(f"{_RING}/ring_forward.cpp", "shift.wait();", {"from": ".*", "group": "cp", "pass": "forward"}),
     Rule(f"{_RING}/ring_backward.cpp", "for (std::size_t i = 0;", {"to": ".*", "group": "cp", "pass": "backward"}, behind=20),
     Rule(f"{_RING}/ring_backward.cpp", "d_shift.wait();  // or", {"from": ".*", "group": "cp", "pass": "backward"}),
