@@ -108,8 +108,8 @@ TEST_F(FrozenProgram, WhatCannotBeIsRefused) {
          {"block 1 with 3 frozen parameters and 6", "--shards rows"});
   refused({{"--dp 2 --zero 3 --offload optimizer+params --freeze embed_tokens",
             {"--offload optimizer+params does not go together with --freeze"}}});
-  const auto shapes =
-      ultra::test::run_program("11_five_d", ultra::test::words_of("--shapes table --freeze lm_head"));
+  const auto shapes = ultra::test::run_program(
+      "11_five_d", ultra::test::words_of("--shapes table --freeze lm_head"));
   EXPECT_EQ(shapes.exit_code, 2);
   EXPECT_THAT(shapes.err,
               HasSubstr("--shapes answers by formulas that count all weights as trained"));
