@@ -162,7 +162,7 @@ TEST_F(ContextTraffic, AWindowIsBalancedInBothLayoutsAndContiguousChunksSendLess
     c.options.model.max_seq_len = 64;  // chunks of 8, or of 4
     c.options.model.sliding_window = 5;
     const std::vector<RankSummary> ranks = summaries(c);
-    if (ranks.empty()) return;  // another process has them
+    if (ranks.empty()) continue;  // another process has them
     sent.push_back(ranks[0].communication[OpKind::kSend].sent_bytes);
     double sum = 0;
     for (const RankSummary& rank : ranks) sum += flops_of(rank);
@@ -170,7 +170,9 @@ TEST_F(ContextTraffic, AWindowIsBalancedInBothLayoutsAndContiguousChunksSendLess
     for (const RankSummary& rank : ranks) EXPECT_LE(flops_of(rank), of_full_windows * 1.0000001);
   }
   // Two steps of eight: 1 message forward, 3 backward. Three steps: 2 and 5.
-  EXPECT_EQ(4 * sent[1], 7 * sent[0]);
+  if (!sent.empty()) {
+    EXPECT_EQ(4 * sent[1], 7 * sent[0]);
+  }
 }
 
 TEST_F(ContextTraffic, PaddingUnbalancesByLessThanAChunk) {
