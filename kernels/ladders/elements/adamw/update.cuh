@@ -20,10 +20,10 @@ constexpr int kVector = 4;
 __device__ __forceinline__ void update_element(float& value, float gradient, float& first_moment,
                                                float& second_moment, const Constants& c) {
   const float g = gradient * c.gradient_scale;
-  first_moment = fmaf(c.beta1, first_moment, c.keep1 * g);
-  second_moment = fmaf(c.beta2, second_moment, c.keep2 * g * g);
+  first_moment = fmaf(c.keep1, g, c.beta1 * first_moment);
+  second_moment = fmaf(c.keep2 * g, g, c.beta2 * second_moment);
   const float denominator = fmaf(sqrtf(second_moment), c.root_scale, c.epsilon);
-  value = fmaf(c.decay, value, -(c.step_size * first_moment / denominator));
+  value = fmaf(c.decay, value, -c.step_size * first_moment / denominator);
 }
 
 /// @brief Loads, updates and stores element `i` of a tensor.
