@@ -109,10 +109,10 @@ std::string hint_for_changed(const Question& q, const std::vector<PieceCopy>& ex
     return by_place(copies) == by_place(found);
   };
   if (changed([&](PieceCopy& copy) { copy.from += q.stored[copy.piece].begin; })) {
-    return "Hint: `from` is counted from the begin of the stored piece, not of the tensor.";
+    return "Hint: `from` is counted from the beginning of the stored piece, not of the tensor.";
   }
   if (changed([&](PieceCopy& copy) { copy.to += q.wanted.begin; })) {
-    return "Hint: `to` is counted from the begin of what is wanted, not of the tensor.";
+    return "Hint: `to` is counted from the beginning of what is wanted, not of the tensor.";
   }
   if (changed([](PieceCopy& copy) { std::swap(copy.from, copy.to); })) {
     return "Hint: `from` and `to` are swapped: it is copied from the stored piece to what is "

@@ -34,7 +34,7 @@ class OneFOneBList : public ::testing::Test {
       EXPECT_TRUE(std::ranges::is_sorted(test::order_of(list, train::ActionKind::kBackward)))
           << kOrder;
     }
-    // AFAB: m passes, and p - 1 hops there and back; each stage from the begin of its first.
+    // AFAB: m passes, and p - 1 hops there and back; each stage from the beginning of its first.
     const SimulatedStep step = simulate(schedule, CostModel::equal(p));
     EXPECT_EQ(step.seconds(), 3.0 * static_cast<double>(m + p - 1)) << kTooShort;
     for (std::size_t stage = 0; stage < p; ++stage) {
