@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "chapters/06_context_parallel/merge_attention.hpp"
-#include "common/base/numeric.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/partial_softmax.hpp"
 
@@ -72,18 +71,18 @@ std::size_t seen_pairs(Range queries, Range keys, const SequenceMask& mask) {
 
 // [region steps]
 std::vector<int> ring_steps(std::span<const TokenChunks> chunks, std::size_t window) {
+  std::vector<int> steps(chunks.size());
+  std::iota(steps.begin(), steps.end(), 0);
+  if (window == 0) return steps;  // the last rank sees something in each
   const SequenceMask mask{.seq_len = token_count(joined_chunks(chunks)), .window = window};
-  const std::size_t ranks = chunks.size();
-  std::vector<int> steps;
-  for (std::size_t step = 0; step < ranks; ++step) {
-    const auto sees = [&](std::size_t rank) {
-      return !needed_blocks(chunks[rank], chunks[(rank + ranks - step) % ranks], mask).empty();
-    };
-    // The last rank sees something in each step without a window: it is asked first.
-    bool needed = false;
-    for (std::size_t rank = ranks; !needed && rank-- > 0;) needed = sees(rank);
-    if (needed) steps.push_back(checked_cast<int>(step));
-  }
+  std::erase_if(steps, [&](int step) {
+    for (std::size_t rank = 0; rank < chunks.size(); ++rank) {
+      const std::size_t owner =
+          (rank + chunks.size() - static_cast<std::size_t>(step)) % chunks.size();
+      if (!needed_blocks(chunks[rank], chunks[owner], mask).empty()) return false;
+    }
+    return true;
+  });
   return steps;
 }
 // [/region]

@@ -9,6 +9,7 @@
 #include "common/ops/elementwise.hpp"
 #include "common/ops/rms_norm.hpp"
 #include "common/ops/sums/sum_tree.hpp"
+#include "common/ops/sums/tree_sum.hpp"
 
 namespace ultra::five_d {
 namespace {
@@ -19,20 +20,6 @@ std::vector<nn::ParameterSpec> specs_of(const std::vector<nn::LinearSpec>& maps)
   std::vector<nn::ParameterSpec> specs;
   for (const nn::LinearSpec& map : maps) specs.push_back(nn::weight_spec(map));
   return specs;
-}
-
-struct JoinTensors {
-  Tensor operator()(const Tensor& left, const Tensor& right) const {
-    ops::add_into(left, right);
-    return left;
-  }
-};
-
-/// The sum over the first dimension, by a tree; what is there is overwritten.
-Tensor joined(const Tensor& rows) {
-  ops::NodeCounter<Tensor, JoinTensors> nodes{JoinTensors()};
-  for (std::size_t i = 0; i < rows.size(0); ++i) nodes.add(rows.slice(0, {i, i + 1}));
-  return nodes.take();
 }
 
 /// What some tokens, and all heads here, give to the gradient of the weight.
@@ -79,7 +66,7 @@ Tensor HeadNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& rec
     }
   });
   ranks_.labeled("gradient of a norm of heads").all_reduce(leaves).wait();
-  d_weight.copy_from(joined(leaves).view(d_weight.shape()));
+  d_weight.copy_from(ops::tree_sum(leaves, 0).view(d_weight.shape()));
   return d_x;
 }
 
@@ -98,7 +85,7 @@ Tensor PartedNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& r
                                reciprocal_rms.slice(0, own), part(i), ops::Write::kOverwrite));
   }
   ranks_.labeled("gradient of a norm").all_reduce(parts).wait();
-  d_weight.copy_from(joined(parts).view(d_weight.shape()));
+  d_weight.copy_from(ops::tree_sum(parts, 0).view(d_weight.shape()));
   return d_x;
 }
 
@@ -130,7 +117,7 @@ Tensor PartedMaps::backward(std::span<const Tensor> d_y, nn::Saved& saved) {
                        ops::as_matrix(x.slice(0, own)), Transpose::kNo);
     }
     ranks_.labeled("gradient of a map of tokens").all_reduce(parts).wait();
-    const Tensor sum = joined(parts).view(weight.shape());
+    const Tensor sum = ops::tree_sum(parts, 0).view(weight.shape());
     weight.keep_for_grad(sum);
     weight.add_grad(
         [sum](const Tensor& grad, ops::Write write) { ops::write_or_add(grad, sum, write); });

@@ -15,43 +15,44 @@
 
 namespace ultra::five_d {
 
-/// @brief RMSNorm of a rank's part of each sequence, by trees.
+/// @brief RMSNorm whose ranks make the gradient of its weight together.
+class NormOnRanks : public nn::RmsNorm {
+ public:
+  NormOnRanks(const nn::BuildContext& context, const nn::NormSpec& spec, Communicator ranks)
+      : RmsNorm(context, spec), ranks_(std::move(ranks)) {}
+
+ protected:
+  Communicator ranks_;
+};
+
+/// @brief RMSNorm of a rank's part of each sequence, by trees: those that have the sequences, in the order
+/// of their parts, each a node of the tree.
 ///
 /// The tree over tokens has a sequence's parts below, and sequences above. So the ranks' nodes of each
 /// sequence are joined first, in the backward pass; then each rank joins the sequences.
 /// Cost: in the backward pass, an all-reduce of a weight for each sequence of the micro-batch; without
 /// trees, one of a weight for each step does (tensor_parallel::sum_partial_gradients).
-class PartedNorm : public nn::RmsNorm {
+class PartedNorm : public NormOnRanks {
  public:
-  /// @param ranks  that have the sequences, in the order of their parts: each a node of the tree.
-  PartedNorm(const nn::BuildContext& context, const nn::NormSpec& spec, Communicator ranks)
-      : RmsNorm(context, spec), ranks_(std::move(ranks)) {}
+  using NormOnRanks::NormOnRanks;
 
  protected:
   [[nodiscard]] Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                                  const Tensor& d_weight) const override;
-
- private:
-  Communicator ranks_;
 };
 
-/// @brief RMSNorm of each head, by trees.
+/// @brief RMSNorm of each head, by trees, of ranks that have the heads, in their order.
 ///
 /// The weight is for all heads, and its gradient a sum over tokens and heads. Heads are below tokens: each
 /// leaf of tokens joins the heads' sums, of which a rank has a node; then the tree over tokens joins leaves.
 /// Cost: along tp, in the backward pass, an all-reduce of head_dim elements for each leaf of tokens.
-class HeadNorm : public nn::RmsNorm {
+class HeadNorm : public NormOnRanks {
  public:
-  /// @param ranks  that have the heads, in their order.
-  HeadNorm(const nn::BuildContext& context, const nn::NormSpec& spec, Communicator ranks)
-      : RmsNorm(context, spec), ranks_(std::move(ranks)) {}
+  using NormOnRanks::NormOnRanks;
 
  protected:
   [[nodiscard]] Tensor gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                                  const Tensor& d_weight) const override;
-
- private:
-  Communicator ranks_;
 };
 
 /// @brief Linear maps that every rank has as a whole, for its part of each sequence: see PartedNorm.

@@ -3,7 +3,7 @@
 #include "common/ops/elementwise.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/ops/sums/exact_sum.hpp"
-#include "common/ops/sums/sum_tree.hpp"
+#include "common/ops/sums/tree_sum.hpp"
 
 namespace ultra::nn {
 namespace {
@@ -71,20 +71,7 @@ void CoreRows::take(const Tensor& rows, const Tensor& unrotated, const Tensor& t
 
 Tensor sum_of_heads(const Tensor& x) {
   const Shape shape{x.size(0), x.size(1), x.size(3)};
-  if (ops::sums_by_trees(x.device())) {
-    const auto join = [](const Tensor& left, const Tensor& right) {
-      ops::add_into(left, right);
-      return left;
-    };
-    ops::NodeCounter<Tensor, decltype(join)> heads(join);
-    for (std::size_t head = 0; head < x.size(2); ++head) {
-      const Tensor own = x.slice(2, {head, head + 1});
-      const Tensor wide = Tensor::empty(x.device(), own.shape(), accumulation_dtype(x.dtype()));
-      cast_into(wide, own.contiguous());
-      heads.add(wide);
-    }
-    return heads.take().view(shape);
-  }
+  if (ops::sums_by_trees(x.device())) return ops::tree_sum(x, 2).view(shape);
   const Tensor sum = Tensor::zeros(x.device(), {x.size(0), x.size(1), 1, x.size(3)},
                                    accumulation_dtype(x.dtype()));
   for (std::size_t head = 0; head < x.size(2); ++head) {

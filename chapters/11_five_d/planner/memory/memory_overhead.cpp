@@ -108,7 +108,7 @@ StageMemory with_whole_matrices(const Question& question, const Layout& layout,
   if (!optim::needs_whole_matrices(question.work.optimizer)) return memory;
   const StageParameters held = stage_parameters(question.work.model, layout, blocks, stage);
   const double ranks = holders(layout, zero::shards_optimizer(layout.zero));
-  const double own = (held.matrices - held.frozen_matrices + held.experts) / ranks;
+  const double own = (held.trained_matrices() + held.experts) / ranks;
   const bool two = ranks > 1 && layout.tp > 1;
   const double copies = two ? 5 : ranks > 1 || layout.tp > 1 ? 4 : 0;
   const double bytes = copies * state_bytes(layout.precision) * own;

@@ -22,11 +22,10 @@ double missing_states(const Workload& work, const Layout& layout, const StagePar
     return 2 - real(optim::states_per_weight(work.optimizer, kind));
   };
   const std::size_t ranks = zero::shards_optimizer(layout.zero) ? layout.shard_ranks() : 1;
-  const double trained = held.matrices - held.frozen_matrices;
-  const double matrices =
-      trained / real(ranks) + held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
+  const double matrices = held.trained_matrices() / real(ranks) +
+                          held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
   return of(optim::WeightKind::kMatrix) * matrices +
-         of(optim::WeightKind::kOther) * (held.others - held.frozen - trained) / real(ranks);
+         of(optim::WeightKind::kOther) * (held.trained() - held.trained_matrices()) / real(ranks);
 }
 
 namespace {

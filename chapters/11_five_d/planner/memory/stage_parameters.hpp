@@ -16,7 +16,11 @@ struct StageParameters {
 
   /// @brief All.
   [[nodiscard]] double total() const { return experts + others; }
-  /// @brief Of the matrices in blocks, the part that is trained.
+  /// @brief Of the others, those that are trained.
+  [[nodiscard]] double trained() const { return others - frozen; }
+  /// @brief Of the matrices, those that are trained.
+  [[nodiscard]] double trained_matrices() const { return matrices - frozen_matrices; }
+  /// @brief The same as a part of all matrices in blocks.
   [[nodiscard]] double trained_part() const {
     return matrices > 0 ? 1 - frozen_matrices / matrices : 1;
   }

@@ -75,7 +75,7 @@ double whole_matrices_seconds(const Question& question, const Layout& layout,
   const double all = blocks * ((1 - mixed) * seconds_of_block(question, false) +
                                (mixed > 0 ? mixed * seconds_of_block(question, true) : 0));
   const auto node = static_cast<std::size_t>(question.cluster.gpus_per_node);
-  const double own = (held.matrices - held.frozen_matrices + held.experts) / real(sharing.ranks);
+  const double own = (held.trained_matrices() + held.experts) / real(sharing.ranks);
   return held.trained_part() * all / real(layout.tp * sharing.ranks) +
          there_and_back(question, sharing, own) +
          there_and_back(question, placement_of(layout, PlanAxis::kTensor, node), own);
@@ -346,7 +346,7 @@ DataSeconds data_exchange(const Question& question, const Layout& layout,
   Question asked = question;
   if (question.software.data_nics > 0) asked.cluster.nics_per_node = question.software.data_nics;
   DataSeconds data;
-  add_exchange(data, asked, layout, group, held.others, held.others - held.frozen);
+  add_exchange(data, asked, layout, group, held.others, held.trained());
   add_exchange(data, asked, layout, every(layout.ep, group), held.experts, held.experts);
   data.gradients += copies_seconds(asked, layout, held.total() - held.frozen);
   return data;
@@ -355,7 +355,7 @@ DataSeconds data_exchange(const Question& question, const Layout& layout,
 double optimizer_seconds(const Question& question, const Layout& layout,
                          const StageParameters& held) {
   const std::size_t ranks = zero::shards_optimizer(layout.zero) ? layout.shard_ranks() : 1;
-  const double own = (held.others - held.frozen) / real(ranks) +
+  const double own = held.trained() / real(ranks) +
                      held.experts / real(std::max<std::size_t>(1, ranks / layout.ep));
   // Master weight, two moments read and written, gradient read, weight written; the norm reads the
   // gradient, clipping reads and writes it.
