@@ -18,11 +18,12 @@ namespace ultra::five_d {
 /// @brief RMSNorm whose ranks make the gradient of its weight together.
 class NormOnRanks : public nn::RmsNorm {
  public:
+  /// @brief A norm. @param ranks  that have parts of what is normalised, in their order.
   NormOnRanks(const nn::BuildContext& context, const nn::NormSpec& spec, Communicator ranks)
       : RmsNorm(context, spec), ranks_(std::move(ranks)) {}
 
  protected:
-  Communicator ranks_;
+  Communicator ranks_;  ///< of this group
 };
 
 /// @brief RMSNorm of a rank's part of each sequence, by trees: those that have the sequences, in the order
