@@ -44,7 +44,7 @@ class PlannedHosts:
         return plan_here.planned(PROGRAM, self.cluster, self.ranks)
 
     def measured(self, layout):
-        """Seconds of a step, and bytes of states of the rank that has most."""
+        """Seconds of a step, and each rank's bytes of states."""
         return plan_here.measured(PROGRAM, plan_here.flags_of(layout), self._folder, self._run)
 
 

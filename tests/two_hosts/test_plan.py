@@ -36,12 +36,13 @@ class PlanForTwoHosts(unittest.TestCase):
         across = [layout for layout in self.layouts if layout["tp"] > RANKS_PER_HOST]
         self.assertGreater(across[0]["step_seconds"], self.layouts[0]["step_seconds"])
 
+    # The plan's rank is the one that needs most in all, which another may exceed in states alone.
     def test_a_run_takes_the_memory_of_the_plan(self):
         for layout in plan_here.best_of_each_kind(self.layouts, MESH)[:2]:
             with self.subTest(layout=layout["layout"]):
                 seconds, states = self.planned.measured(layout)
                 self.assertGreater(seconds, 0)
-                self.assertEqual(states, plan_here.states_of(layout))
+                self.assertIn(plan_here.states_of(layout), states)
 
 
 if __name__ == "__main__":

@@ -34,11 +34,6 @@ constexpr double kNearInTwoBytes = 0.005;
 /// in gradients were seen to come to 1e-9 of a weight. By SGD the same gradients give weights that agree.
 const double kSteepest = std::pow(3.4445, 5);
 
-/// Weights that begin at zero have moved further, unless their gradients are zero but for roundings: those of
-/// queries' and keys' biases are where each query sees one key, as in a module for the token after next
-/// over two tokens.
-constexpr double kMoved = 1e-6;
-
 /// Loss, norm, validation loss and loss of the tokens after next of each step.
 std::vector<double> numbers_of(const train::TrainResult& result) {
   std::vector<double> numbers;
@@ -119,14 +114,18 @@ std::string difference_of_losses(const RankRun& actual, const RankRun& expected,
   return difference(losses(actual), losses(expected), near, 0, "loss");
 }
 
+/// Weights are as large at least as what the training moves them by, if they begin at zero, too. Gradients that
+/// are zero but for roundings, of queries' and keys' biases where each query sees one key, move none as far.
 std::string difference(const RankRun& actual, const RankRun& expected, double of_weights) {
   std::string found = difference(numbers_of(actual.result), numbers_of(expected.result), kRelative,
                                  0, "loss, norm, validation loss or loss of the tokens after next");
   if (!found.empty() || actual.weights.empty()) return found;
   if (actual.weights.size() != expected.weights.size()) return "other parameters";
+  double moved = 0;
+  for (const train::StepMetrics& step : expected.result.steps) moved += step.learning_rate;
   for (std::size_t p = 0; p < expected.weights.size(); ++p) {
     found = difference(actual.weights[p], expected.weights[p], of_weights,
-                       std::max(kMoved, ultra::test::largest_magnitude(expected.weights[p])),
+                       std::max(moved, ultra::test::largest_magnitude(expected.weights[p])),
                        fmt::format("parameter {}, element", p));
     if (!found.empty()) return found;
   }
