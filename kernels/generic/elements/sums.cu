@@ -3,6 +3,7 @@
 
 #include "kernels/generic/elements/sums.hpp"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/generic/numbers.cuh"
@@ -14,7 +15,7 @@ namespace {
 
 using namespace simt;
 
-constexpr int kSumThreads = 1024;
+constexpr std::size_t kSumThreads = 1024;
 constexpr int kInFlight = 4;  // packs that a thread waits for at once
 
 template <typename T, int width>
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(kSumThreads)
     sum_kernel(double* sum, const double* terms, std::size_t count, double factor, Write write) {
   __shared__ double of_warps[kMostWarps];
   double own = 0;
-  for (std::size_t index = threadIdx.x; index < count; index += kSumThreads) {
+  for (std::size_t index = threadIdx.x; index < count; index += blockDim.x) {
     own += ldg(&terms[index]);
   }
   const double all = block_sum(own, of_warps) * factor;
@@ -96,7 +97,9 @@ void launch_squares(double* partials, const void* data, std::size_t count, const
 template <>
 void sum_of<kExecutor>(double* sum, const double* terms, std::size_t count, double factor,
                        Write write, const Queue& queue) {
-  launch(sum_kernel, {.name = "sum", .grid = {}, .block = {.x = kSumThreads}, .queue = queue}, sum,
+  const std::size_t warps = ceil_div(std::max<std::size_t>(count, 1), std::size_t{32});
+  const auto threads = static_cast<unsigned>(std::min(32 * warps, kSumThreads));
+  launch(sum_kernel, {.name = "sum", .grid = {}, .block = {.x = threads}, .queue = queue}, sum,
          terms, count, factor, write);
 }
 

@@ -20,8 +20,10 @@ namespace {
 
 /// Of how many draws the one that covers most is trained.
 constexpr std::size_t kCandidates = 20;
-/// How many draws look for a combination that nothing covers.
+/// How many draws look for a combination that nothing covers, and for one of the last few, which are rare.
 constexpr std::size_t kSearches = 300;
+constexpr std::size_t kLongSearches = 10000;
+constexpr std::size_t kLast = 6;
 
 std::string without_numbers(const std::string& message) {
   std::string text;
@@ -68,7 +70,8 @@ class Drawing {
     constexpr std::size_t kFew = 60;  // more are covered without a search
     if (missing.empty() || missing.size() > kFew) return {};
     const std::vector<Feature>& wanted = missing[random_.between(0, missing.size() - 1)];
-    for (std::size_t i = 0; i < kSearches; ++i) {
+    const std::size_t searches = missing.size() <= kLast ? kLongSearches : kSearches;
+    for (std::size_t i = 0; i < searches; ++i) {
       Configuration one = draw();
       if (std::ranges::includes(features_of(one), wanted) && is_legal(one)) return one;
     }
