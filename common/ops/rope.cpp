@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <numbers>
 
 #include "common/base/errors.hpp"
@@ -60,11 +62,14 @@ void rope_into(const Tensor& x, const RopeTable& table, std::span<const std::int
         "rope: expected contiguous [batch, {}, heads, {}] of {}, found {} of {}", positions.size(),
         2 * half, to_string(table.cosines().dtype()), x.shape().str(), to_string(x.dtype())));
   }
-  for (const std::int32_t position : positions) {
-    if (position < 0 || static_cast<std::size_t>(position) >= num_positions) {
-      throw ShapeError(fmt::format("rope: position {} is outside of the table's [0, {})", position,
-                                   num_positions));
-    }
+  const auto is_outside = [&](std::int32_t position) {
+    return static_cast<std::uint32_t>(position) >= num_positions;  // negative ones are large then
+  };
+  bool any = false;  // without a branch for each
+  for (const std::int32_t position : positions) any |= is_outside(position);
+  if (any) {
+    throw ShapeError(fmt::format("rope: position {} is outside of the table's [0, {})",
+                                 *std::ranges::find_if(positions, is_outside), num_positions));
   }
   backend_of(x.device()).rope(x, table, positions, rotation);
 }

@@ -23,18 +23,36 @@ struct Positions {
   const std::int32_t* list = nullptr;
 };
 
+/// @brief The row behind the run that begins at a row: blocks of rows are compared at once.
+constexpr std::size_t end_of_run(std::span<const std::int32_t> positions, std::size_t row) {
+  constexpr std::size_t kBlock = 64;
+  const int offset = positions[row] - static_cast<int>(row);
+  const auto differs = [&](std::size_t i) { return positions[i] - static_cast<int>(i) != offset; };
+  for (; row + kBlock <= positions.size(); row += kBlock) {
+    bool any = false;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      any |= differs(row + i);
+    }
+    if (any) {
+      break;
+    }
+  }
+  while (row < positions.size() && !differs(row)) {
+    ++row;
+  }
+  return row;
+}
+
 /// @brief The runs of a list of the host's; without runs when there are too many.
 constexpr Positions runs_of(std::span<const std::int32_t> positions) {
   Positions result;
-  for (std::size_t row = 0; row < positions.size(); ++row) {
-    const int offset = positions[row] - static_cast<int>(row);
-    if (result.runs == 0 || offset != result.offsets[result.runs - 1]) {
-      if (result.runs == kMostRuns) {
-        return {};
-      }
-      result.offsets[result.runs++] = offset;
+  for (std::size_t row = 0; row < positions.size();) {
+    if (result.runs == kMostRuns) {
+      return {};
     }
-    result.ends[result.runs - 1] = static_cast<int>(row) + 1;
+    result.offsets[result.runs] = positions[row] - static_cast<int>(row);
+    row = end_of_run(positions, row);
+    result.ends[result.runs++] = static_cast<int>(row);
   }
   return result;
 }

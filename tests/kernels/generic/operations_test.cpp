@@ -280,8 +280,26 @@ TEST_F(PlainOperations, RopeTurnsByRunsAndByLists) {
 
 TEST_F(PlainOperations, ManyRunsAreAList) {
   EXPECT_EQ(runs_of(std::vector<int>{0, 2, 4, 6, 8}).runs, 0);
-  EXPECT_EQ(runs_of(std::vector<int>{5, 6, 7}).runs, 1);
   EXPECT_EQ(runs_of(std::vector<int>{}).runs, 0);
+}
+
+TEST_F(PlainOperations, RunsOfAnyLengthGiveEachRowItsPosition) {
+  for (int runs = 1; runs <= kMostRuns; ++runs) {
+    std::vector<int> positions;
+    for (int run = 0; run < runs; ++run) {
+      int position = positions.empty() ? 0 : positions.back() + between(2, 9);
+      for (int length = between(1, 300); length > 0; --length) positions.push_back(position++);
+    }
+    const Positions found = runs_of(positions);
+    ASSERT_EQ(found.runs, runs);
+    int run = 0;
+    int row = 0;
+    for (const int position : positions) {
+      if (row == found.ends[run]) ++run;
+      ASSERT_EQ(row + found.offsets[run], position) << "row " << row;
+      ++row;
+    }
+  }
 }
 
 TEST_F(PlainOperations, RowsAreLookedUpAndAddedInOrder) {
