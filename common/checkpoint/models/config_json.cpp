@@ -95,6 +95,16 @@ void read_positions(const HubConfig& config, const ModelFamily& family, nn::Mode
   }
 }
 
+/// Refuses heads of which nothing says how wide they are.
+void expect_width_of_heads(const nn::ModelConfig& model, const HubConfig& config) {
+  if (model.latent.on || model.head_size > 0 || model.hidden_size % model.num_heads == 0) return;
+  config.refuse(
+      fmt::format("has no head_dim, and num_attention_heads {} does not divide hidden_size {}: "
+                  "nothing says how "
+                  "wide a head is. Take another copy of the model.",
+                  model.num_heads, model.hidden_size));
+}
+
 /// Refuses numbers with which no loss is finite, whatever the weights are.
 void expect_numbers_to_train_with(const nn::ModelConfig& model, const HubConfig& config) {
   // Frequencies of positions are powers of 1 / theta.
@@ -137,6 +147,7 @@ nn::ModelConfig model_from(const HubConfig& config) {
     model.mtp = true;
   }
   family.read(config, model);
+  expect_width_of_heads(model, config);
   if (const Json types = config.member("layer_types"); types.is_array()) {
     const char* ours = model.sliding_window > 0 ? "sliding_attention" : "full_attention";
     for (const Json& type : types.elements()) config.expect("layer_types", type, ours);

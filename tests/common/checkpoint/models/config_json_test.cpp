@@ -124,6 +124,13 @@ TEST(ConfigJson, IsRefusedWithTheReason) {
   EXPECT_THAT(refused("num_hidden_layers", -3), HasSubstr("'num_hidden_layers' is -3"));
   EXPECT_THAT(refused("num_attention_heads", 0), HasSubstr("'num_attention_heads' is 0"));
   EXPECT_THAT(refused("hidden_size", std::string(100'000, 'x')).size(), ::testing::Lt(500U));
+  auto config = nlohmann::json::parse(model_config_json(a_model(), DType::kF32));
+  config.erase("head_dim");
+  config["num_attention_heads"] = 4000;
+  EXPECT_THAT(
+      message_of<FileError>([&] { static_cast<void>(parse_model_config(config.dump(), kPath)); }),
+      AllOf(StartsWith("'some/config.json' has no head_dim"), HasSubstr("4000 does not divide"),
+            HasSubstr("hidden_size 48")));
 }
 
 // With these no loss is finite, and the training would be blamed.
