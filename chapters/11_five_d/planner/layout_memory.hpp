@@ -63,7 +63,8 @@ struct StageMemory {
 
 /// @brief The same as the program and the training have it: with the states of the workload's rule,
 /// without gradients and states of frozen weights, with the matrices that a rule wants whole at the end of
-/// a step, and as the fields of Software say.
+/// a step, and as the fields of Software say. Transient bytes are those of the worst moment: the loss, the
+/// output table behind it, or a block.
 /// @param blocks  blocks_of_stages().
 [[nodiscard]] StageMemory memory_of_stage(const Question& question, const Layout& layout,
                                           const std::vector<std::size_t>& blocks,

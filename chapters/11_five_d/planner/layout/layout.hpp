@@ -71,8 +71,11 @@ struct Software {
   bool fused_elementwise = true;   ///< activation, dropout and residual sum in one kernel each
   bool fused_accumulation = true;  ///< a weight's gradient is added up where its product is written
   bool fused_projections = true;   ///< query, key and value are one product, gate and up another
-  bool copies_logits = false;      ///< the loss has them in fp32 as well, and their softmax
+  double loss_bytes = 0;           ///< of a logit within the loss, at most, beside the product's
+  double split_loss_bytes = 0;     ///< so many more where tp splits the vocabulary
   bool keeps_all_logits = false;   ///< a pipeline's last stage keeps each micro-batch's to the end
+  bool receives_apart = false;     ///< a stage has buffers for the input and the gradient of every
+                                   ///< micro-batch, and keeps its outputs until their backward pass
   bool keeps_half_products =
       false;  ///< selective recomputation keeps every second product's output,
               ///< and attention's, and computes all else again
@@ -80,8 +83,9 @@ struct Software {
       false;  ///< ZeRO-3's shards are the fp32 weights; gathered ones are cast,
               ///< and the tables stay gathered
   bool low_precision_gradients = false;  ///< keeps bf16 gradients beside the fp32 ones
-  double exchanged_gradient_bytes = 4;   ///< of an element when replicas exchange gradients
-  bool overlaps_data = false;            ///< exchanges of replicas run beside backward and forward
+  bool buckets_apart = false;  ///< replicas without ZeRO exchange copies of those, which stay
+  double exchanged_gradient_bytes = 4;  ///< of an element when replicas exchange gradients
+  bool overlaps_data = false;           ///< exchanges of replicas run beside backward and forward
   bool gathers_ahead = true;  ///< what a pass needs first has arrived: ZeRO-1's and 2's new weights
                               ///< travel beside the step's end and beginning, ZeRO-3's first block
                               ///< beside the pass before

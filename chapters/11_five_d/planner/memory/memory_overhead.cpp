@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "chapters/07_pipeline_parallel/closed_forms/schedule_volume.hpp"
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 #include "chapters/11_five_d/planner/memory/rank_blocks.hpp"
 #include "common/base/numeric.hpp"
@@ -116,21 +117,84 @@ StageMemory with_whole_matrices(const Question& question, const Layout& layout,
   return memory;
 }
 
-/// Gradients of activations while a block's backward pass runs: of what it puts out and takes in, and
-/// of what its feed-forward network has inside. By then the last stage's logits are gone.
-StageMemory with_block_gradients(const Question& question, const Layout& layout, std::size_t stage,
-                                 StageMemory memory) {
-  const Workload& work = question.work;
+/// Of a block's activations while its backward pass runs: of what it puts out and takes in, and of what
+/// its feed-forward network has inside.
+double activation_gradients(const Workload& work, const Layout& layout) {
   const memory::TransformerShape& s = work.model.shape();
   const expert_parallel::MoeConfig& moe = work.model.layers.moe;
   const double rows = work.model.has_experts() ? real(moe.top_k) : 1;
   const double width = real(work.model.has_experts() ? moe.expert_ffn : s.ffn_hidden_size);
   const double inside = (s.kind == memory::BlockKind::kGpt ? 2 : 3) * width;
-  const double bytes = element_bytes(layout) * tokens_of(work, layout) *
-                       (2 * real(s.hidden_size) + rows * inside / real(layout.tp));
-  const double gone =
-      stage == output_stage(layout) ? table_bytes(work, layout, question.software).head : 0;
-  memory.transient += std::max(0.0, bytes - gone);
+  return element_bytes(layout) * tokens_of(work, layout) *
+         (2 * real(s.hidden_size) + rows * inside / real(layout.tp));
+}
+
+/// Of a weight's gradient while it is whole, where its shard stays.
+double leaving_bytes(const Question& question, const Layout& layout) {
+  if (!zero::shards_gradients(layout.zero) || layout.shard_ranks() == 1) return 0;
+  return layout.precision == memory::NumberFormats::kBf16MixedFp32Grads
+             ? question.software.exchanged_gradient_bytes
+             : real(memory::bytes_per_parameter(layout.precision).gradients);
+}
+
+/// What a stage has for a moment, at the worst of three. In the loss and at the output table: the table
+/// and the last block, gathered, and the input table's gradient of the micro-batch before, on its way to
+/// its shards; when the loss's copies of logits are gone, the output table's, too. In a block, when the
+/// logits are gone: the block computed again, weights gathered, gradients of its activations and weights.
+StageMemory at_the_worst_moment(const Question& question, const Layout& layout,
+                                const std::vector<std::size_t>& blocks, std::size_t stage,
+                                StageMemory memory) {
+  const Workload& work = question.work;
+  const double leaving = leaving_bytes(question, layout);
+  const StageParameters held = stage_parameters(work.model, layout, blocks, stage);
+  const double block =
+      (held.matrices + held.experts) / real(std::max<std::size_t>(1, blocks[stage]));
+  memory.transient += activation_gradients(work, layout) + leaving * block;
+  if (stage != output_stage(layout)) return memory;
+  const TableBytes tables = table_bytes(work, layout, question.software);
+  const double table = real(RankBlocks(work.model, layout).table_weights());
+  const bool follows = stage == 0 && micro_batches_of(work, layout) > 1;
+  double outside = follows ? leaving * table : 0;
+  if (zero::shards_parameters(layout.zero)) {
+    outside +=
+        element_bytes(layout) * (block + (question.software.weights_are_masters ? 0 : table));
+  }
+  memory.transient = std::max(outside + std::max(0.0, leaving * table - tables.loss),
+                              memory.transient - tables.head);
+  return memory;
+}
+
+/// Inputs under way are the first block's, and are counted there.
+/// Source: PyTorch, torch/distributed/pipelining/stage.py: args_recv_info, grad_recv_info, fwd_cache.
+StageMemory with_stage_buffers(const Question& question, const Layout& layout, std::size_t stage,
+                               StageMemory memory) {
+  if (!question.software.receives_apart || layout.pp == 1) return memory;
+  const Workload& work = question.work;
+  const std::size_t micro_batches = micro_batches_of(work, layout);
+  const double under_way =
+      real(pipeline_parallel::peak_activations_of(
+          layout.schedule, {.stages = layout.pp, .micro_batches = micro_batches}, stage)) /
+      real(layout.schedule.chunks());
+  const double first = stage == 0 ? 1 : 0;
+  const double last = stage == output_stage(layout) ? 1 : 0;
+  const double messages =
+      (2 * real(layout.schedule.chunks()) - first - last) * real(micro_batches) +
+      (first - last) * under_way;
+  memory.activations += messages * element_bytes(layout) * tokens_of(work, layout) *
+                        real(work.model.shape().hidden_size) /
+                        (layout.sequence_parallel ? real(layout.tp) : 1);
+  return memory;
+}
+
+/// Source: PyTorch's DistributedDataParallel, whose gradients are no views of its buckets by default.
+StageMemory with_buckets(const Question& question, const Layout& layout,
+                         const std::vector<std::size_t>& blocks, std::size_t stage,
+                         StageMemory memory) {
+  if (question.software.buckets_apart && layout.zero == zero::ZeroStage::kNone &&
+      layout.dp * layout.cp > 1) {
+    memory.gradients += element_bytes(layout) *
+                        stage_parameters(question.work.model, layout, blocks, stage).total();
+  }
   return memory;
 }
 
@@ -141,8 +205,10 @@ StageMemory memory_of_stage(const Question& question, const Layout& layout,
   StageMemory memory = with_offloaded_activations(question, layout, blocks[stage],
                                                   stage_memory(question, layout, blocks, stage));
   memory = with_states_of_rule(question, layout, blocks, stage, memory);
+  memory = at_the_worst_moment(question, layout, blocks, stage, memory);
   memory = with_masters_as_weights(question, layout, blocks, stage, memory);
-  memory = with_block_gradients(question, layout, stage, memory);
+  memory = with_stage_buffers(question, layout, stage, memory);
+  memory = with_buckets(question, layout, blocks, stage, memory);
   memory = with_all_logits(question, layout, stage, memory);
   memory = with_whole_matrices(question, layout, blocks, stage, memory);
   memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));

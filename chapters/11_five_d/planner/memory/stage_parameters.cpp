@@ -161,10 +161,16 @@ TableBytes table_bytes(const Workload& work, const Layout& layout, const Softwar
   const std::size_t seq_len = work.seq_len / layout.cp;
   const memory::OutsideBytes outside = RankBlocks(work.model, layout).outside_bytes(seq_len);
   TableBytes bytes{.embedding = real(outside.embedding), .head = real(outside.head)};
-  if (software.copies_logits) {
-    constexpr double kTwiceFp32 = 8;
-    bytes.head += kTwiceFp32 * real(layout.micro_batch * seq_len) *
-                  real(work.model.shape().vocab_size) / real(layout.tp);
+  const double tokens = real(layout.micro_batch * seq_len);
+  const double tp = real(layout.tp);
+  const double element = real(memory::activation_element_bytes(layout.precision));
+  if (element < 4) {  // in f32 the loss copies nothing
+    bytes.loss = (software.loss_bytes + (layout.tp > 1 ? software.split_loss_bytes : 0)) * tokens *
+                 real(work.model.shape().vocab_size) / tp;
+  }
+  bytes.head += bytes.loss;
+  if (layout.sequence_parallel && software.keeps_inputs_gathered) {
+    bytes.head += element * real(work.model.shape().hidden_size) * (tokens - tokens / tp);
   }
   return bytes;
 }

@@ -61,10 +61,11 @@ struct StageParameters {
 struct TableBytes {
   double embedding = 0;  ///< on the first stage
   double head = 0;       ///< on the last
+  double loss = 0;       ///< of those, what is gone when the loss's backward pass is over
 };
 
-/// @brief The tables' bytes by RankBlocks' form, with logits in fp32 twice where the loss is not
-/// fused.
+/// @brief The tables' bytes by RankBlocks' form, with what the loss has of logits at its worst moment, and
+/// the head's input as tp gathered it where that stays.
 [[nodiscard]] TableBytes table_bytes(const Workload& work, const Layout& layout,
                                      const Software& software);
 

@@ -143,14 +143,21 @@ and had the GPU's constants of `dgx-h100`. The cards on PCIe have the A100's con
 was fitted on cards; of LLM.Q's rows nothing was changed. What was changed since:
 
 - Read in torchtitan's code (commit 9dec370, of the benchmark's day): selective recomputation keeps every
-  second product's output, and computes the others again; the loss has its logits in bf16, in fp32 and
-  as a softmax (compiled since: the rows on H200); weights are fp32 shards that are cast when they are
-  gathered, and the tables stay gathered; what tp gathers stays for the backward pass; a pipeline's last
-  stage keeps all logits; its memory is what the allocator has reserved, so predicted memory counts what
-  that holds in vain, as elsewhere 5 % of what comes and goes.
+  second product's output, and computes the others again; weights are fp32 shards that are cast when
+  they are gathered, and the tables stay gathered; what tp gathers stays for the backward pass, the
+  output table's input, too; a pipeline's last stage keeps all logits; its memory is what the allocator
+  has reserved, so predicted memory counts what that holds in vain, as elsewhere 5 % of what comes and
+  goes.
+- Read in PyTorch's code: going backward, a loss has log-probabilities, their gradient and that of the
+  logits, in fp32; split over tp (distributed/tensor/parallel/loss.py) the exponentials as well; compiled
+  (the rows on H200) logits and their gradient in bf16. A stage of a pipeline
+  (distributed/pipelining/stage.py) has buffers for input and gradient of every micro-batch, and keeps
+  outputs until their backward pass.
 - Fitted: what 500 W leave of an H100's products, and what PyTorch's attention reaches, on the rows that
   say "fitted". Errors of today leave them out.
-- Of all programs: while a block's backward pass runs there are gradients of its activations.
+- Of all programs: memory is that of the worst moment: the loss, with the last block gathered; the
+  output table behind it, with its gradient on the way to its shards; or a block, computed again, with
+  gradients of its activations and its weights.
 
 )";
 

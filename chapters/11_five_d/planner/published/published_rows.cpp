@@ -100,7 +100,7 @@ PublishedRow published_row(const JsonFields& fields) {
   Software& software = row.question.software;
   software.fused_elementwise = fields.flag_or("fused_elementwise", software.fused_elementwise);
   software.overlaps_tensor = fields.flag_or("overlaps_tensor", software.overlaps_tensor);
-  software.copies_logits = fields.flag_or("copies_logits", software.copies_logits);
+  software.loss_bytes = fields.number_or("loss_bytes", software.loss_bytes);
   software.fp8_products = fields.flag_or("fp8_products", software.fp8_products);
   read_speed(fields, row);
   if (const auto problem = why_impossible(row.question.work, row.layout)) {

@@ -124,6 +124,8 @@ What the errors mean, and what they do not:
   chunks of one block; the bus bandwidth inside the nodes of h100-efa; one constant for the NICs
   instead of the curve that was measured on that cluster; one NIC a node for ZeRO-3 of 2021; and
   that a token's experts are on four nodes at most, for the DeepSeek-V3 row, as its report says.
+  And of memory: nanotron's replicas without ZeRO are in PyTorch's DDP (make_ddp in its trainer),
+  which has buckets beside the gradients.
 - Rows marked "hold-out, from memory" were written from the papers' tables as known, not opened
   here, and checked for consistency only (tokens per second times time). Open the paper before you
   cite one. So were the hours per 10^12 tokens of the DeepSeek-V3 row. The rows of Narayanan et al.

@@ -149,6 +149,37 @@ TEST_F(RecordedStates, WholeMatricesTakeWhatIsPlanned) {
   }
 }
 
+// The moment that decides is the loss, or the output table behind it, or a block that is computed again;
+// of gradients on their way some are whole then.
+TEST_F(RecordedStates, TheWorstMomentIsAsPlanned) {
+  for (int trial = 0; trial < 12; ++trial) {
+    const Question question{
+        .work = {.model = *find_model("llama-8b"), .seq_len = 4096, .global_batch = 64},
+        .cluster = *replay::find_cluster("dgx-h100"),
+        .software = find_software("workbook")};
+    const Layout layout{
+        .dp = random.pick({4U, 8U, 16U}),
+        .tp = random.pick({1U, 2U, 4U}),
+        .zero = random.pick({ZeroStage::kNone, ZeroStage::kOptimizer, ZeroStage::kGradients,
+                             ZeroStage::kParameters}),
+        .micro_batch = random.pick({1U, 2U}),
+        .recompute = random.pick({memory::Recompute::kNone, memory::Recompute::kFull})};
+    const std::string flags = fmt::format(
+        "--model llama-8b --seq 4096 --global-batch 64 --micro-batch {} --dp {} --tp {} --zero {} "
+        "--recompute {} --precision bf16 --on dgx-h100{}",
+        layout.micro_batch, layout.dp, layout.tp, zero::number_of(layout.zero),
+        layout.recompute == memory::Recompute::kFull ? "full" : "none",
+        layout.tp > 1 ? " --sp on" : "");
+    const train::Setup setup =
+        train::parse_setup(five_d::techniques(), ultra::test::words_of(flags));
+    const auto recorded = train::record_step(setup, 0);
+    EXPECT_NEAR(static_cast<double>(recorded.memory.peak_total().bytes) /
+                    largest_stage(question, layout).total(),
+                1, 0.03)
+        << flags;
+  }
+}
+
 // torchtitan keeps f32 weights and no others: those that are frozen are still there.
 TEST_F(RecordedStates, FrozenWeightsThatAreTheirOwnMasters) {
   Question question{.work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 64},

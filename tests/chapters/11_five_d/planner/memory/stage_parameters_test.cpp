@@ -119,7 +119,7 @@ TEST_F(StageParametersTest, InputsThatStayGathered) {
 
 TEST_F(StageParametersTest, WeightsThatAreTheirOwnMasters) {
   // ZeRO-3 over 64: bf16 shards beside fp32 masters are 2 of 18 bytes a parameter less, but the two
-  // tables of 128256 x 4096 stay gathered.
+  // tables of 128256 x 4096 stay gathered: elsewhere it is the output table alone, in the loss.
   const Question as_is{
       .work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 64},
       .cluster = *replay::find_cluster("h100-hbm2e"),
@@ -132,7 +132,7 @@ TEST_F(StageParametersTest, WeightsThatAreTheirOwnMasters) {
   EXPECT_EQ(one.parameters, 0);
   EXPECT_NEAR(two.parameters, 2 * 8.03e9 / 64, 1e6);
   EXPECT_EQ(one.optimizer, two.optimizer);
-  EXPECT_EQ(one.transient - two.transient, 2 * 2 * 128256.0 * 4096);
+  EXPECT_EQ(one.transient - two.transient, 2 * 128256.0 * 4096);
 }
 
 TEST_F(StageParametersTest, LogitsOfAllMicroBatches) {
@@ -152,6 +152,56 @@ TEST_F(StageParametersTest, LogitsOfAllMicroBatches) {
   // Of 32 micro-batches the last of four stages keeps bf16 logits; tp cuts the vocabulary.
   EXPECT_DOUBLE_EQ(more(4), 31 * 2 * 8192 * 128256.0 / 8);
   EXPECT_EQ(more(1), 0);
+}
+
+// PyTorch's cross_entropy going backward: log-probabilities, their gradient and that of the logits, in f32;
+// split over tp (loss_parallel) also the exponentials, and the input that tp has gathered.
+TEST_F(StageParametersTest, LogitsInTheLoss) {
+  const Workload work{.model = *find_model("llama-70b"), .seq_len = 8192, .global_batch = 1};
+  const Software& software = find_software("torchtitan");
+  const double tokens = 8192;
+  const double norm = 2 * 2 * 8192 * tokens + 2 * tokens;
+  EXPECT_DOUBLE_EQ(table_bytes(work, {}, software).head, norm + 3 * 4 * tokens * 128256);
+  EXPECT_DOUBLE_EQ(table_bytes(work, {.tp = 8}, software).head,
+                   norm / 8 + 7.0 / 8 * 2 * 8192 * tokens + 4 * 4 * tokens * 128256 / 8);
+  const Layout wide{.precision = memory::NumberFormats::kFp32};
+  EXPECT_EQ(table_bytes(work, wide, software).loss, 0);
+}
+
+// PyTorch's pipeline stages: buffers for inputs and gradients of all micro-batches, and their outputs, but
+// inputs under way are what the first block keeps anyway.
+TEST_F(StageParametersTest, BuffersOfEachMicroBatch) {
+  const Question question{
+      .work = {.model = *find_model("llama-70b"), .seq_len = 8192, .global_batch = 16},
+      .cluster = *replay::find_cluster("h100-hbm2e"),
+      .software = find_software("torchtitan")};
+  Question without = question;
+  without.software.receives_apart = false;
+  const Layout layout{.pp = 4, .tp = 8};
+  const auto blocks = blocks_of_stages(question.work.model, layout, question.software);
+  const double message = 2.0 * 8192 * 8192 / 8;
+  for (const auto& [stage, messages] :
+       {std::pair{0U, 16 + 4}, {1U, 2 * 16}, {2U, 2 * 16}, {3U, 16 - 1}}) {
+    EXPECT_DOUBLE_EQ(memory_of_stage(question, layout, blocks, stage).activations -
+                         memory_of_stage(without, layout, blocks, stage).activations,
+                     messages * message)
+        << stage;
+  }
+}
+
+// nanotron's replicas without ZeRO are in PyTorch's DistributedDataParallel.
+TEST_F(StageParametersTest, BucketsBesideGradients) {
+  const Question question{
+      .work = {.model = *find_model("nanotron-1.34b"), .seq_len = 4096, .global_batch = 256},
+      .cluster = *replay::find_cluster("h100-efa"),
+      .software = find_software("nanotron")};
+  const auto gradients = [&](std::size_t dp, zero::ZeroStage stage) {
+    return largest_stage(question, {.dp = dp, .zero = stage}).gradients /
+           parameters_of(question.work.model);
+  };
+  EXPECT_EQ(gradients(1, zero::ZeroStage::kNone), 4 + 2);
+  EXPECT_EQ(gradients(4, zero::ZeroStage::kNone), 4 + 2 + 2);
+  EXPECT_EQ(gradients(4, zero::ZeroStage::kOptimizer), 4 + 2);
 }
 
 TEST_F(StageParametersTest, MoreOfAnythingNeedsNoMoreMemory) {
