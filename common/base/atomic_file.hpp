@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A file that is there whole or not at all.
+/// A file that appears whole or not at all.
 
 #include <filesystem>
 #include <fstream>
@@ -18,7 +18,7 @@ namespace ultra {
 /// (/dev/null), pipes that somebody reads, and what is open already (/dev/stdout).
 class AtomicFile {
  public:
-  /// @param path     where the file shall be.
+  /// @param path     where the file is to be.
   /// @param purpose  what messages call it, for example "metrics file (--metrics)".
   /// @throws FileError, without waiting, when the file cannot be made: no such folder, no
   /// permission, a folder, a disk, a socket, a pipe that nobody reads.

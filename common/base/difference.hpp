@@ -8,7 +8,7 @@
 namespace ultra {
 
 /// @brief "exact" when both are equal, else how much larger the measured one is: "+1.25%".
-/// @param decimals  digits behind the point.
+/// @param decimals  digits after the point.
 [[nodiscard]] std::string format_difference(std::size_t measured, std::size_t predicted,
                                             int decimals = 2);
 

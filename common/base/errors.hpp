@@ -42,13 +42,13 @@ class NumericError : public Error {
   using Error::Error;
 };
 
-/// @brief Memory that a device has not, or must not use; the message holds what the rest is used for.
+/// @brief Memory that a device lacks, or must not use; the message holds what the rest is used for.
 class OutOfMemory : public Error {
  public:
   using Error::Error;
 };
 
-/// @brief An answer that is not as a script asserted it to be; the message holds what it is.
+/// @brief An answer that is not what a script asserted; the message holds what it is.
 class NotAsAsserted : public Error {
  public:
   using Error::Error;

@@ -19,22 +19,22 @@
 
 namespace ultra {
 
-/// @brief A text that is no JSON, or a value of another kind than was asked for: in words that go on
-/// behind the name of a file, "it has no 'model_type'".
+/// @brief A text that is not JSON, or a value of another kind than was asked for. Its message
+/// follows the name of a file: "it has no 'model_type'".
 class JsonError : public Error {
  public:
   using Error::Error;
 };
 
-/// @brief Lists and objects in each other, more than are read.
+/// @brief Lists and objects that are nested deeper than is read.
 class JsonTooDeep : public JsonError {
  public:
   using JsonError::JsonError;
 };
 
-/// @brief What becomes of a text's letters; JSON is UTF-8.
+/// @brief How a text's characters are written; JSON is UTF-8.
 enum class JsonLetters {
-  kAsTheyAre,  ///< bytes that are no UTF-8 are refused
+  kAsTheyAre,  ///< bytes that are not UTF-8 are refused
   kReplaced,   ///< they become U+FFFD
   kAscii       ///< they do, and what is not ASCII is written by its number
 };
@@ -50,7 +50,7 @@ concept JsonRange = !std::convertible_to<const T&, std::string_view> && !std::sa
   range.end();
 };
 
-/// @brief Null, a truth, a number, a text, a list or an object, whose members keep their order.
+/// @brief Null, a bool, a number, a text, a list or an object, whose members keep their order.
 ///
 /// A list in braces whose elements are all pairs that begin with a text is an object:
 /// `Json{{"ranks", 4}, {"losses", {3.5, 3.25}}}`; Json::array() makes a list of whatever it is given.
@@ -66,7 +66,7 @@ class Json {
   Json(std::string_view text);
   /// @brief A text.
   Json(std::string text);
-  /// @brief A truth or a whole number.
+  /// @brief A bool or a whole number.
   template <std::integral T>
   Json(T number) : Json(Scalar{}, widened(number)) {}
   /// @brief A number.
@@ -101,11 +101,11 @@ class Json {
   [[nodiscard]] static Json object();
 
   /// @brief The value that a text says. Of members with one key the last counts.
-  /// @param most_levels  of lists and objects in each other.
-  /// @throws JsonError, which says where the text is no JSON, or JsonTooDeep.
+  /// @param most_levels  how deep lists and objects may be nested.
+  /// @throws JsonError, which says where the text is not JSON, or JsonTooDeep.
   [[nodiscard]] static Json parse(std::string_view text, std::size_t most_levels = 100);
   /// @brief The text, on one line, or with a line for each value and so many spaces for each level.
-  /// @throws JsonError for bytes that are no UTF-8, where they are refused.
+  /// @throws JsonError for bytes that are not UTF-8, where they are refused.
   [[nodiscard]] std::string dump(int indent = -1,
                                  JsonLetters letters = JsonLetters::kAsTheyAre) const;
 
@@ -153,7 +153,7 @@ class Json {
   /// @copybrief members
   [[nodiscard]] std::vector<JsonMember> members() &&;
 
-  /// @brief An object's member; null when there is none, or the value is no object.
+  /// @brief An object's member; null when there is none, or the value is not an object.
   [[nodiscard]] const Json* find(std::string_view key) const;
   /// @brief Whether it is an object that has such a member.
   [[nodiscard]] bool contains(std::string_view key) const { return find(key) != nullptr; }

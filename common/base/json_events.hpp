@@ -40,7 +40,7 @@ class JsonEvents {
 
   /// @brief A number that no double holds; nothing follows.
   virtual void too_large(const std::string& text) = 0;
-  /// @brief The text is no JSON; nothing follows.
+  /// @brief The text is not JSON; nothing follows.
   /// @param position  counted from 1; 0: at the beginning.
   virtual void no_json(std::size_t position) = 0;
 };
@@ -48,7 +48,7 @@ class JsonEvents {
 /// @brief Reads a text.
 void read_json_events(std::string_view text, JsonEvents& events);
 
-/// @brief The place in a text that is no JSON, with what stands there: "at byte 9 of 11, at ...".
+/// @brief The place in a text that is not JSON, with what stands there: "at byte 9 of 11, at ...".
 /// @param position  as no_json() is told.
 [[nodiscard]] std::string shown_json_place(std::string_view text, std::size_t position);
 

@@ -20,7 +20,7 @@ class JsonFields {
   /// holds no object.
   [[nodiscard]] static JsonFields of_file(const std::string& path);
   /// @brief An object in memory, called `where` in messages.
-  /// @throws FileError when it is no object.
+  /// @throws FileError when it is not an object.
   JsonFields(Json object, std::string where);
 
   /// @brief Whether the key is there, and not null.
@@ -40,14 +40,14 @@ class JsonFields {
   [[nodiscard]] std::string text(std::string_view key) const;
   /// @brief The text under a key, or another where there is none.
   [[nodiscard]] std::string text_or(std::string_view key, std::string_view otherwise) const;
-  /// @brief The truth under a key, or another where there is none.
+  /// @brief The bool under a key, or another where there is none.
   /// @throws FileError when it is neither true nor false.
   [[nodiscard]] bool flag_or(std::string_view key, bool otherwise) const;
   /// @brief The object under a key.
   /// @throws FileError when it is missing or no object.
   [[nodiscard]] JsonFields object(std::string_view key) const;
   /// @brief The objects of the list under a key; none when there is no such key.
-  /// @throws FileError when it is no list of objects.
+  /// @throws FileError when it is not a list of objects.
   [[nodiscard]] std::vector<JsonFields> objects(std::string_view key) const;
   /// @brief Checks that all keys are among those known.
   /// @throws FileError naming the first that is not, with those that are.

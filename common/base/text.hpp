@@ -20,13 +20,13 @@ template <class T>
 concept ParsedNumber =
     std::same_as<T, int> || std::same_as<T, std::uint64_t> || std::same_as<T, double>;
 
-/// @brief The number that the whole of `text` is, in the decimal system: no spaces, no leading "+".
+/// @brief The number that all of `text` is, in decimal: no spaces, no leading "+".
 /// @return nothing for any other text and for what T cannot hold. A double may be infinite or NaN.
 template <ParsedNumber T>
 [[nodiscard]] std::optional<T> parse_number(std::string_view text);
 
-/// @brief A text as messages quote it, between single quotes: at most 60 bytes of it and how many
-/// there are, what does not print as an escape.
+/// @brief A text as messages quote it, between single quotes: at most 60 of its bytes and how many
+/// it has; what cannot be printed becomes an escape.
 [[nodiscard]] std::string in_quotes(std::string_view text);
 
 /// @brief A number that stands for a text: the same on every machine, unlike std::hash.

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The checksum by which a checkpoint knows its bytes again.
+/// The checksum by which a checkpoint notices that its bytes have changed.
 
 #include <cstddef>
 #include <cstdint>

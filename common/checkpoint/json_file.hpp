@@ -18,7 +18,7 @@ namespace ultra::checkpoint {
 /// @brief Most bytes of a JSON file that is read: the losses of 10 million steps take less.
 inline constexpr std::uint64_t kMaxJsonFileBytes = 1'000'000'000;
 
-/// @brief Lists and objects in each other, at most; those of a checkpoint need 3.
+/// @brief How deep lists and objects may be nested; those of a checkpoint need 3.
 inline constexpr std::size_t kMaxJsonDepth = 16;
 
 /// @brief The whole content of a file.
@@ -28,7 +28,7 @@ inline constexpr std::size_t kMaxJsonDepth = 16;
 
 /// @brief A text as JSON.
 /// @param path  of its file, for messages.
-/// @throws FileError when it is no JSON, or is nested too deep.
+/// @throws FileError when it is not JSON, or is nested too deep.
 [[nodiscard]] Json parse_json(const std::string& text, const std::string& path,
                               FileOf owner = FileOf::kCheckpoint);
 
@@ -42,7 +42,7 @@ inline constexpr std::size_t kMaxJsonDepth = 16;
 
 /// @brief What `read` makes of a text's JSON.
 /// @param path  of its file, for messages.
-/// @throws FileError when it is no JSON, or lacks what `read` asks of it.
+/// @throws FileError when it is not JSON, or lacks what `read` needs.
 template <std::invocable<const Json&> Read>
 [[nodiscard]] auto read_json(const std::string& text, const std::string& path, const Read& read,
                              FileOf owner = FileOf::kCheckpoint) {

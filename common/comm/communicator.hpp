@@ -21,7 +21,7 @@
 
 namespace ultra {
 
-/// @brief What both ends of a message call it, where its place in an order does not tell.
+/// @brief What both ends of a message call it, where no order says which one it is.
 ///
 /// Named messages and those that are matched by order never meet, on no channel.
 struct MessageName {
@@ -42,8 +42,8 @@ struct Issuer;  // engine/issue.hpp
 /// `comm.all_reduce(x).wait()` waits for it, `Work work = comm.all_reduce(x)` goes on while the rank
 /// computes. Tensors must be contiguous. Operations work on elements, row-major, whatever
 /// the shape; f32, f64 and i32 (but an average needs a float). Sizes may be 0, and where a tensor is
-/// cut into one chunk per rank it need not divide: Chunks::even says who gets what. Input and output
-/// have no memory in common, but where an operation says how it works in place.
+/// cut into one chunk per rank it need not divide: Chunks::even says who gets what. Input and
+/// output share no memory, except where an operation says how it works in place.
 /// **Errors:** ShapeError for tensors that do not fit, before any message; CommMismatch when members
 /// call different operations (in checked mode: kind, count, dtype, reduction, root, label and order);
 /// CommTimeout, RankFailed, Deadlock when members do not come. **Cost:** see each operation, for n
@@ -69,14 +69,14 @@ class Communicator {
   [[nodiscard]] int prev_rank() const { return (rank() + size() - 1) % size(); }
 
   /// @brief Groups the members by a number that each member can compute for all; inside a group they
-  /// stand in the order of their ranks. Collective, though no message travels: every member says the
-  /// same numbers. @param name  of the new group, for messages and timelines.
+  /// stand in the order of their ranks. Collective, though no message travels: every member passes
+  /// the same numbers. @param name  of the new group, for messages and timelines.
   [[nodiscard]] Communicator split(const std::function<int(int member)>& color,
                                    const std::string& name = "split") const;
 
-  /// @brief The members of the group that use these algorithms from now on; nullptr for the
-  /// platform's own collectives. Every member must choose the same. Groups split off before keep
-  /// theirs. @throws ConfigError for nullptr on a slowed link.
+  /// @brief The same group with these algorithms from now on; nullptr for the platform's own
+  /// collectives. Every member must choose the same. Groups split off before keep theirs. @throws
+  /// ConfigError for nullptr on a slowed link.
   [[nodiscard]] Communicator with_algorithms(
       std::shared_ptr<const comm::CollectiveAlgorithms> algorithms) const;
 

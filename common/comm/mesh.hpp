@@ -14,7 +14,7 @@
 
 namespace ultra {
 
-/// @brief What the ranks along an axis share out.
+/// @brief What the ranks along an axis divide among themselves.
 ///
 /// It says what adds up: gradients along axes that split the batch or its tokens, the loss along all
 /// but those that split matrices, whose ranks all compute the same.
@@ -66,7 +66,7 @@ class MeshShape {
   [[nodiscard]] const std::vector<MeshView>& views() const { return views_; }
   /// @brief The product of the axes' sizes.
   [[nodiscard]] int world_size() const;
-  /// @brief Ranks along an axis, also of a view; 1 along one that nobody has brought.
+  /// @brief Ranks along an axis, also of a view; 1 along one that the mesh does not have.
   [[nodiscard]] int size(std::string_view axis) const;
   /// @brief Where a rank of the world stands along an axis, also of a view.
   [[nodiscard]] int position(int world_rank, std::string_view axis) const;
@@ -92,7 +92,7 @@ class Mesh {
   [[nodiscard]] const Communicator& world() const { return world_; }
 
   /// @brief The ranks that differ from this one along one axis only, in its order; this one alone
-  /// along an axis that nobody has brought.
+  /// along an axis that the mesh does not have.
   [[nodiscard]] const Communicator& along(std::string_view axis) const { return group({axis}); }
   /// @brief The ranks that differ from this one along these axes only, in mesh order.
   /// @throws ConfigError for a product with an axis of a view, which stands alone.

@@ -69,7 +69,7 @@ class Dataset {
   /// @brief A number that stands for the text: see TextHash. Of token ids that take more than 64 MB
   /// it stands for 64 pieces of 1 MB, from the file's begin to its end.
   [[nodiscard]] std::uint64_t hash() const { return hash_; }
-  /// @brief The tokens from `first` on, as many as `tokens` takes; there must be so many.
+  /// @brief The tokens from `first` on, as many as `tokens` takes; the text must have them.
   /// @throws FileError when a token is not below the vocabulary's size, or cannot be read.
   void read(std::size_t first, std::span<std::int32_t> tokens) const;
   /// @brief The token at an index.

@@ -34,7 +34,7 @@ class TokenSource {
 
   /// @brief Number of tokens.
   [[nodiscard]] virtual std::size_t size() const = 0;
-  /// @brief The tokens from `first` on, as many as `tokens` takes; there are so many.
+  /// @brief The tokens from `first` on, as many as `tokens` takes; the text has them.
   /// @throws FileError when the file cannot be read.
   virtual void read(std::size_t first, std::span<std::uint32_t> tokens) const = 0;
   /// @brief The place of a token in the file: its first byte.

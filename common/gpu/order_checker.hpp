@@ -36,8 +36,8 @@ using VectorClock = std::vector<std::uint64_t>;
 /// @brief Watches the streams of all ranks of this process. All members may be called from several
 /// threads.
 ///
-/// A thread of the host that has seen a moment come launches behind it; another thread does not, so
-/// that a thread which polls for its own ends cannot hide that another one forgot to wait.
+/// A thread of the host that has seen a moment come launches after it; another thread does not, so
+/// that a thread which polls for its own purposes cannot hide that another one forgot to wait.
 class OrderChecker {
  public:
   /// @brief A stream that is watched.

@@ -68,7 +68,7 @@ class Runtime {
 /// driver is too old; the message says which.
 [[nodiscard]] std::shared_ptr<Runtime> make_cuda_runtime(int rank);
 
-/// @brief A device that the host plays: its memory is the host's, its streams do their work at once,
+/// @brief A device that the host emulates: its memory is the host's, its streams do their work at once,
 /// and the order checker watches them.
 [[nodiscard]] std::shared_ptr<Runtime> make_emulated_runtime();
 

@@ -75,7 +75,7 @@ class Streams {
   /// @throws Error when work of the device has failed.
   [[nodiscard]] virtual bool reached(const Event& event) = 0;
 
-  /// @brief Like reached(), for bookkeeping that shall not count as an order: the order checker still
+  /// @brief Like reached(), for bookkeeping that must not count as an order: the order checker still
   /// wants to see a wait() before anybody relies on it.
   [[nodiscard]] virtual bool has_passed(const Event& event) = 0;
 
@@ -98,7 +98,7 @@ class Streams {
 
   /// @brief Puts a copy of `bytes` bytes into the stream and returns.
   /// @pre The host's side is pinned memory (Runtime::allocate_pinned, Device::host()) and is left
-  /// alone until an event behind the copy has been reached. Called between uses() and done(), or in
+  /// alone until an event after the copy has been reached. Called between uses() and done(), or in
   /// a Launch, as kernels are.
   virtual void copy(StreamRole role, void* to, const void* from, std::size_t bytes,
                     CopyKind kind) = 0;

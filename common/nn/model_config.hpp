@@ -14,12 +14,12 @@ namespace ultra::nn {
 ///
 /// A head's query and key are qk_nope_head_dim elements that are not rotated, and qk_rope_head_dim that
 /// are; the rotated ones of a key are the same for all heads. In the absorbed form no head has keys or
-/// values: queries are compared with latents, and results are averages of latents. The numbers are the
-/// same, but for rounding.
+/// values: queries are compared with latents, and results are averages of latents. The numbers are
+/// the same, except for rounding.
 /// Source: arXiv 2405.04434, section 2.1.
 struct LatentAttention {
   bool on = false;                    ///< whether the model has it
-  bool absorbed = false;              ///< how it is computed; no property of the model
+  bool absorbed = false;              ///< how it is computed; not a property of the model
   std::size_t kv_lora_rank = 64;      ///< width of the latent of keys and values
   std::size_t q_lora_rank = 96;       ///< width of that of queries; 0: they have none
   std::size_t qk_nope_head_dim = 32;  ///< elements of a query or key that are not rotated; even
@@ -36,7 +36,7 @@ struct LatentAttention {
 };
 
 /// @brief Dimensions of the model, a Llama: RMSNorm, rotary positions, grouped-query attention, SwiGLU;
-/// and what models that came after it have beside that.
+/// and what later models have besides.
 struct ModelConfig {
   std::size_t vocab_size = 256;   ///< token ids are in [0, vocab_size)
   std::size_t hidden_size = 128;  ///< width of the residual stream
@@ -56,7 +56,7 @@ struct ModelConfig {
   LatentAttention latent =
       {};  ///< in place of grouped queries, where it is on; each head is then a
            ///< key/value head of its own
-  /// Pieces of a micro-batch's tokens in which head and loss are computed; no property of the model.
+  /// Pieces of a micro-batch's tokens in which head and loss are computed; not a property of the model.
   std::size_t head_chunks = 1;
   bool mtp = false;  ///< a further block predicts the token after next: see MultiTokenPrediction
 

@@ -29,7 +29,7 @@ struct ParameterSpec {
   Shape global_shape;        ///< of the whole weight
   std::vector<Range> shard;  ///< index range per dimension held here; empty means all of it
   Initializer initializer;   ///< how the elements start
-  std::size_t padding = 0;   ///< rows of zeros behind the shard's, which belong to no weight: they
+  std::size_t padding = 0;   ///< rows of zeros after the shard's, which belong to no weight: they
                              ///< give shards of different sizes the same shape
 };
 
@@ -46,7 +46,7 @@ struct ParameterTypes {
       : value(precision.parameters), gradient(precision.gradients) {}
 };
 
-/// @brief How the gradients relate that several ranks compute for the same elements.
+/// @brief How gradients relate that several ranks compute for the same elements.
 enum class CopyGradients {
   kEqual,   ///< each has the whole gradient (replicated)
   kPartial  ///< they add up to it (partial)
@@ -136,13 +136,13 @@ class Parameter {
   [[nodiscard]] const Shape& shape() const { return shape_; }
   /// @brief Elements of the shard, with the padding.
   [[nodiscard]] std::size_t count() const { return shape_.numel(); }
-  /// @brief Elements of the shard that belong to the weight: the first ones; padding stands behind.
+  /// @brief Elements of the shard that belong to the weight: the first ones; padding follows.
   [[nodiscard]] std::size_t own_count() const;
 
-  /// @brief The groups of ranks that hold these elements too, but for the data group.
+  /// @brief The groups of ranks that hold these elements too, except for the data group.
   [[nodiscard]] const std::vector<Replication>& replications() const { return replications_; }
   /// @brief Says that a group of ranks holds these elements: whoever splits the model does. A group
-  /// of one rank is none.
+  /// of one rank does not count.
   /// @throws InternalError when the group is named already.
   void replicate(const Replication& replication);
   /// @brief Whether this rank is the first in each of these groups: what is counted or written
@@ -178,14 +178,14 @@ class Parameter {
   /// @brief Whether the values are here.
   [[nodiscard]] bool has_value() const { return value_.defined(); }
   /// @brief Lets another tensor hold the values from now on.
-  /// @throws ShapeError when it has not the shard's shape and dtype.
+  /// @throws ShapeError when it does not have the shard's shape and dtype.
   void set_value(const Tensor& value);
   /// @brief Lets go of the values; whoever calls it has them, or can fetch them.
   void drop_value() { value_ = Tensor(); }
 
   /// @brief Writes the values that elements [first, first + out.numel()) of the shard start with,
   /// row-major.
-  /// @throws ShapeError when shard and padding have not that many elements.
+  /// @throws ShapeError when shard and padding do not have that many elements.
   void initial_values_into(const Tensor& out, std::size_t first = 0) const;
 
   /// @brief The gradient; undefined until the first addition after construction or drop_grad().

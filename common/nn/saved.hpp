@@ -17,8 +17,8 @@ namespace ultra::nn {
 
 /// @brief What the module of the token after next gets of a micro-batch: see MultiTokenPrediction.
 struct NextTokens {
-  Tensor tokens;   ///< [batch, seq] of i32: the token behind each; 0 where its document has none
-  Tensor targets;  ///< [batch, seq] of i32: the one behind that; ops::kNoTarget where there is none
+  Tensor tokens;   ///< [batch, seq] of i32: the token after each; 0 where its document has none
+  Tensor targets;  ///< [batch, seq] of i32: the one after that; ops::kNoTarget where there is none
   double weight = 1.0;     ///< of their loss; above 0
   double* loss = nullptr;  ///< to which their loss is added, weighted and scaled as the gradients
   Tensor loss_sum = {};    ///< as Pass::loss_sum, of this loss
@@ -85,7 +85,7 @@ class Saved {
   [[nodiscard]] Saved recomputing() const;
 
   /// @brief Keeps a tensor under a name, replacing what had that name.
-  /// @param path  the name, behind those of subtrees if it has any: "qkv/input".
+  /// @param path  the name, after those of subtrees if it has any: "qkv/input".
   void put(std::string_view path, const Tensor& tensor);
 
   /// @brief The tensor of that name.
@@ -118,7 +118,7 @@ class Saved {
   }
 
   /// @brief Notes how a tensor is made again, in a tree of Mode::kRemake: cheaply, from tensors that
-  /// stay saved. Who overwrites the tensor says it anew.
+  /// stay saved. Who overwrites the tensor must say it again.
   void remakeable(const Tensor& y, std::function<Tensor()> make);
 
   /// @brief True when a layer has said how that tensor is made again.

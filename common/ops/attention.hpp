@@ -71,7 +71,7 @@ struct AttentionGradients {
 /// @param query  [batch, query_seq, heads, head_dim], contiguous.
 /// @param key    [batch, key_seq, kv_heads, head_dim], contiguous.
 /// @param value  [batch, key_seq, kv_heads, head_dim], contiguous.
-/// @throws ShapeError when shapes do not fit, heads is no multiple of kv_heads, or positions descend.
+/// @throws ShapeError when shapes do not fit, heads is not a multiple of kv_heads, or positions descend.
 /// Cost: a block of queries looks at the keys from the first that one of them sees to the last.
 /// Memory: O(query_seq) per head beside the output: one block of scores, never all of them.
 /// Source: Dao et al. 2022, "FlashAttention", arXiv 2205.14135, alg. 1; Ainslie et al. 2023,

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Softmax whose terms are in several places, on a device with streams: nobody waits; or on a CPU
-/// whose sums follow trees. What happens between the places is their caller's.
+/// whose sums follow trees. Their caller does what happens between the places.
 
 #include "common/ops/attention.hpp"
 #include "common/ops/matmul.hpp"
@@ -11,7 +11,7 @@ namespace ultra::ops {
 
 /// @brief The logits of a part of the vocabulary, on a device with streams.
 struct LogitsOfPart {
-  Tensor logits;   ///< [.., columns] of f32 or f64, contiguous; columns behind the part are padding
+  Tensor logits;   ///< [.., columns] of f32 or f64, contiguous; columns after the part are padding
   Tensor targets;  ///< [..] of i32; a token with kNoTarget has no loss
   Range vocabulary;  ///< the tokens [begin, end) of the part
 };

@@ -20,7 +20,7 @@ class MatrixExchange {
 
   /// @brief Transforms each matrix once, on one rank, and writes this rank's parts to `pieces`.
   /// Collective.
-  /// @param pieces     [elements] by number of the updates; undefined where a weight is no matrix.
+  /// @param pieces     [elements] by number of the updates; undefined where a weight is not a matrix.
   /// @param transform  changes a whole matrix in place.
   virtual void transform(std::span<const Tensor> pieces,
                          const std::function<void(const Tensor& matrix)>& transform) = 0;

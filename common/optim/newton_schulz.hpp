@@ -13,7 +13,7 @@ struct NewtonSchulz {
   double a = 3.4445;      ///< the slope at zero: what small values grow by
   double b = -4.7750;     ///< of the cube
   double c = 2.0315;      ///< of the fifth power
-  std::size_t steps = 5;  ///< one behind the other
+  std::size_t steps = 5;  ///< one after the other
   double epsilon = 1e-7;  ///< added to the norm that the matrix is divided by at first
 };
 

@@ -11,7 +11,7 @@
 
 namespace ultra::replay {
 
-/// @brief Seconds of a collective of so many bytes: TapedExchange::bytes.
+/// @brief Seconds of a collective of this many bytes: TapedExchange::bytes.
 using PriceExchange = std::function<double(const Cluster&, const GroupPlacement&,
                                            gpu::ExchangeKind kind, double bytes)>;
 
@@ -21,7 +21,7 @@ struct Prices {
   PriceExchange exchange;  ///< of the algorithms in use
 };
 
-/// @brief Peak FLOP per second of products whose factors have elements of so many bytes.
+/// @brief Peak FLOP per second of products whose factors have elements of this many bytes.
 ///
 /// Of 2 bytes the bf16 peak; of 1 the fp8 peak, where the GPU has one; of 4 half of the bf16 peak,
 /// as tensor cores compute tf32; of 8 a sixteenth, as they compute f64. A machine whose products

@@ -25,7 +25,7 @@ struct RankTape {
 
 /// @brief Something that took time: a row of a trace.
 struct Span {
-  double begin = 0;        ///< seconds since the step's begin
+  double begin = 0;        ///< seconds since the step began
   double end = 0;          ///< likewise
   std::string_view track;  ///< a stream's role, a group's name, or "messages"
   std::string_view name;   ///< of the work, or the label of an exchange; "send" or "receive"

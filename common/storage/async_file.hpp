@@ -63,8 +63,8 @@ class Transfer {
 
 /// @brief Bytes of a fixed number that outlive the calls, read and written at offsets.
 ///
-/// One thread begins transfers. Transfers may run at the same time and in any order: who reads what is
-/// still being written gets anything. The file outlives its transfers.
+/// One thread begins transfers. Transfers may run at the same time and in any order: a read of
+/// bytes that are still being written may return anything. The file outlives its transfers.
 class AsyncFile {
  public:
   AsyncFile() = default;

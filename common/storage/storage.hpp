@@ -38,7 +38,7 @@ enum class Backend {
 ///
 /// For a GPU this is the memory beyond the bus; where the device is the CPU, it is memory that no
 /// Device counts.
-/// @throws OutOfMemory when the host has not as much.
+/// @throws OutOfMemory when the host does not have as much.
 [[nodiscard]] std::unique_ptr<AsyncFile> host_memory(std::uint64_t bytes);
 
 /// @brief The same storage behind a line of `gigabytes_per_second` (1e9 bytes) in each direction.

@@ -14,7 +14,7 @@ namespace ultra {
 struct MemorySource {
   /// Takes bytes, aligned to 64; throws std::bad_alloc when there are no more.
   std::function<void*(std::size_t)> take;
-  /// Gives a block of so many bytes back.
+  /// Gives back a block of this many bytes.
   std::function<void(void*, std::size_t)> give_back;
   /// Whether the host reads and writes it: the address sanitizer then watches its blocks.
   bool host_can_touch = true;

@@ -21,8 +21,8 @@ class Tape;
 namespace ultra {
 
 /// @brief Kind of memory and of the code that works on it: kEmulated is kCuda's code with kernels,
-/// memory and streams that the host plays. kMeta is that code, too, with memory that nobody has and
-/// streams that only write down what they are given: no user has it.
+/// memory and streams that the host emulates. kMeta is that code, too, with memory that does not
+/// exist and streams that only write down what they are given: no flag names it.
 enum class DeviceKind { kCpu, kCuda, kEmulated, kMeta };
 
 /// @brief Whose matrix products a device computes. The emulated device has ours alone.

@@ -57,7 +57,7 @@ void fill_normal(const Tensor& out, const Shape& global_shape, std::span<const R
                  const PhiloxStream& stream, double standard_deviation);
 
 /// @brief The same for some elements of the shard: [first, first + out.numel()), row-major.
-/// @throws ShapeError when the shard is no part of the whole, or has not that many elements.
+/// @throws ShapeError when the shard is not a part of the whole, or does not have that many elements.
 void fill_normal_elements(const Tensor& out, std::size_t first, const Shape& global_shape,
                           std::span<const Range> shard, const PhiloxStream& stream,
                           double standard_deviation);

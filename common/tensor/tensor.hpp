@@ -59,7 +59,7 @@ class Tensor {
   /// @brief True when the elements stand row-major without gaps.
   [[nodiscard]] bool is_contiguous() const;
 
-  /// @brief Pointer to the first element of this view, for the host. What shall work on every device
+  /// @brief Pointer to the first element of this view, for the host. What must work on every device
   /// takes a HostView instead, or an operation.
   /// @throws ShapeError when T is not the dtype, the tensor is undefined, or the host cannot read it
   /// because its device has streams.

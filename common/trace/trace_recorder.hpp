@@ -25,7 +25,7 @@ class TraceRecorder {
 
   /// @brief An empty timeline.
   /// @param rank   becomes the process id of all events.
-  /// @param start  time 0; the same moment on all ranks whose timelines shall stand in one file.
+  /// @param start  time 0; the same moment on all ranks whose timelines go into one file.
   explicit TraceRecorder(int rank, Clock::time_point start = Clock::now());
 
   /// @brief Microseconds since the timeline's start.

@@ -36,7 +36,7 @@ using SplitRule = std::function<Range(std::size_t global_batch, const Communicat
 using CutRule =
     std::function<std::vector<MicroBatch>(const LocalBatch& share, std::size_t micro_batch)>;
 
-/// The order in which so many micro-batches pass.
+/// The order in which this many micro-batches pass.
 using ScheduleRule = std::function<StepSchedule(std::size_t micro_batches)>;
 
 }  // namespace ultra::train

@@ -23,15 +23,15 @@ class StageLinks {
 
   /// @brief These passes begin: a step's, or only its forward passes.
   virtual void passes_begin([[maybe_unused]] std::span<const Action> schedule) {}
-  /// @brief An action begins: the time to post what will arrive behind it.
+  /// @brief An action begins: the time to post receives for what arrives after it.
   virtual void action_begins([[maybe_unused]] const Action& action) {}
-  /// @brief The input of a forward pass: what the chunk before has given, [batch, seq, hidden].
+  /// @brief The input of a forward pass: what the previous chunk has given, [batch, seq, hidden].
   [[nodiscard]] virtual Tensor receive(const Action& forward) = 0;
-  /// @brief The output of a forward pass, for the chunk behind.
+  /// @brief The output of a forward pass, for the next chunk.
   virtual void send(const Action& forward, const Tensor& output) = 0;
-  /// @brief The gradient of that output, from the chunk behind.
+  /// @brief The gradient of that output, from the next chunk.
   [[nodiscard]] virtual Tensor receive_gradient(const Action& backward) = 0;
-  /// @brief The gradient of the input, for the chunk before.
+  /// @brief The gradient of the input, for the previous chunk.
   virtual void send_gradient(const Action& backward, const Tensor& gradient) = 0;
   /// @brief The passes are over: returns when nothing is under way.
   virtual void finish() {}

@@ -15,7 +15,7 @@ namespace ultra::train {
 
 /// @brief What one action does.
 enum class ActionKind : std::uint8_t {
-  kForward,         ///< F: the forward pass, and the loss behind a head
+  kForward,         ///< F: the forward pass, and the loss after a head
   kBackward,        ///< B and W: the whole backward pass
   kBackwardInput,   ///< B: the gradient of the chunk's input; those of its weights wait
   kBackwardWeight,  ///< W: the gradients of the weights that waited

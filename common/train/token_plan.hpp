@@ -24,7 +24,7 @@ struct TokenPlan {
   std::optional<data::Documents> documents = {};  ///< none: each sequence is one document
 
   /// @brief The places of the tokens of some sequences; null when nothing differs from the default.
-  /// A document of its own is what pads a sequence.
+  /// What pads a sequence is a document of its own.
   /// @param sampler  of this rank's share.
   /// @param step     0 for the first.
   [[nodiscard]] std::shared_ptr<const nn::TokenPlaces> places(const data::Sampler& sampler,
@@ -32,8 +32,8 @@ struct TokenPlan {
                                                               Range sequences) const;
 
   /// @brief What the token after next is predicted from, in whole sequences: as `tokens` the next token
-  /// of each, as `targets` the one behind that. Where a document or the sequence ends there is none:
-  /// token 0, no target. The token behind the sequence, which its last token predicts, still counts as
+  /// of each, as `targets` the one after that. Where a document or the sequence ends there is none:
+  /// token 0, no target. The token after the sequence, which its last token predicts, still counts as
   /// the sequence's own, for its last token but one.
   /// @param places  of these sequences; null: each is one document.
   [[nodiscard]] static data::Batch next_of(const data::Batch& whole, const nn::TokenPlaces* places);

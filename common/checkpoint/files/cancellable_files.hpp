@@ -8,12 +8,12 @@
 
 namespace ultra::checkpoint {
 
-/// Bytes between two looks at what tells long work on bytes to stop: a fraction of a second of any
-/// disk.
+/// Bytes between two checks whether long work must stop: any disk needs a fraction of a second for
+/// them.
 inline constexpr std::size_t kCancellablePiece = std::size_t{16} << 20U;
 
 /// @brief Another file system's files, written in pieces that are brought to the disk one by one, so
-/// that neither a write nor the sync() behind it takes long.
+/// that neither a write nor the sync() after it takes long.
 class CancellableFiles final : public FileLayer {
  public:
   /// @param files      the other; outlives this one, like `cancelled`.

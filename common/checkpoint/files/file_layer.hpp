@@ -15,8 +15,8 @@ namespace ultra::checkpoint {
 
 /// @brief A file open for writing at any place of it.
 ///
-/// All members throw FileError with the path and the system's reason. The destructor closes without
-/// a word: what was written counts only after sync() and close().
+/// All members throw FileError with the path and the system's reason. The destructor closes and
+/// reports no error: what was written counts only after sync() and close().
 class OutputFile {
  public:
   OutputFile() = default;
@@ -78,7 +78,7 @@ class FileLayer {
   [[nodiscard]] virtual std::unique_ptr<InputFile> open_for_reading(
       const std::filesystem::path& path) = 0;
 
-  /// @brief Makes a folder and those on the way to it; one that is there already is no error.
+  /// @brief Makes a folder and those on the way to it; one that is there already is not an error.
   virtual void make_folder(const std::filesystem::path& path) = 0;
 
   /// @brief Moves a file or a folder within one file system, in one step: others see the old name or
@@ -88,7 +88,7 @@ class FileLayer {
   /// @brief Returns when the names in a folder survive a power failure.
   virtual void sync_folder(const std::filesystem::path& path) = 0;
 
-  /// @brief Removes a file, or a folder with all it holds; a path that is not there is no error.
+  /// @brief Removes a file, or a folder with all it holds; a path that is not there is not an error.
   virtual void remove_all(const std::filesystem::path& path) = 0;
 
   /// @brief The names of what a folder holds, sorted.

@@ -3,9 +3,9 @@
 /// config.json: how other programs learn what model the weights are of.
 ///
 /// The code of a published mixture computes what one of ours does when the affinities are a softmax's,
-/// the weights of at least two chosen experts add up to one, and nothing else takes part. A config.json
-/// that said its name of another mixture would be loaded without a word, and be wrong: others get a
-/// type that no program loads.
+/// the weights of at least two chosen experts add up to one, and nothing else takes part. If a
+/// config.json gave its name to another mixture, a program would load it without an error and
+/// compute something else. So other mixtures get a type that no program loads.
 
 #include <cstddef>
 #include <optional>
@@ -25,20 +25,20 @@ namespace ultra::checkpoint {
 
 /// @brief The model of a config.json of one of the families, ours or another program's.
 /// @param path  of the file, for messages.
-/// @throws FileError when it is no JSON, of another kind of model, has what ours lacks (other biases,
+/// @throws FileError when it is not JSON, of another kind of model, has what ours lacks (other biases,
 /// other rotations, other activations, windows, dropout, quantized weights), or does not say its sizes.
 [[nodiscard]] nn::ModelConfig parse_model_config(const std::string& text, const std::string& path);
 
-/// @brief A config.json as it was, but for the type of the weights.
+/// @brief A config.json as it was, except for the type of the weights.
 /// @param path  of the text, for messages.
-/// @throws FileError when it is no JSON object.
+/// @throws FileError when it is not a JSON object.
 [[nodiscard]] std::string config_with_dtype(const std::string& text, DType dtype,
                                             const std::string& path);
 
 /// @brief A config.json of the model without experts, as one of the model with them.
 /// @param text  of a dense model, or of a mixture; other members stay as they are.
 /// @param path  of the text, for messages.
-/// @throws FileError when it is no JSON object, or no model of ours.
+/// @throws FileError when it is not a JSON object, or not a model of ours.
 [[nodiscard]] std::string config_with_mixture(const std::string& text, const MixtureConfig& mixture,
                                               const std::string& path);
 
@@ -52,7 +52,7 @@ struct StoredMixture {
 
 /// @brief The mixture of a config.json; none when it is of another type.
 /// @param path  of the file, for messages.
-/// @throws FileError when it is no JSON, or does not say the mixture's sizes.
+/// @throws FileError when it is not JSON, or does not say the mixture's sizes.
 [[nodiscard]] std::optional<StoredMixture> parse_mixture(const std::string& text,
                                                          const std::string& path);
 

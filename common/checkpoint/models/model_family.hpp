@@ -33,15 +33,15 @@ class HubConfig {
   /// @brief The same, or another number where the member is missing or null.
   [[nodiscard]] std::size_t size_or(const char* name, std::size_t otherwise) const;
 
-  /// @brief Refuses a config.json that leaves these out: where it is silent, other programs take what is
-  /// none of ours.
+  /// @brief Refuses a config.json that leaves these out: where it is silent, other programs take
+  /// values that are not ours.
   /// @throws JsonError that names the first.
   void expect_said(std::initializer_list<const char*> names) const;
-  /// @brief Refuses a model that has what this program's lacks. A member that is missing or null is as
-  /// we have it.
+  /// @brief Refuses a model that has what ours lacks. A member that is missing or null counts as
+  /// ours.
   /// @throws FileError that says what it has and what ours is.
   void expect(const char* name, const Json& ours) const;
-  /// @brief The same, of a value that stands deeper.
+  /// @brief The same, for a value that is nested deeper.
   void expect(const std::string& name, const Json& found, const Json& ours) const;
   /// @brief Throws FileError "'PATH' WHAT".
   [[noreturn]] void refuse(const std::string& what) const;

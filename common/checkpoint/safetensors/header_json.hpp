@@ -24,7 +24,7 @@ struct HeaderContent {
 
 /// @brief Reads the JSON, without building a tree of it: what does not belong there ends the work.
 /// @param path  for messages.
-/// @throws FileError when it is no JSON, or says something else than a header does.
+/// @throws FileError when it is not JSON, or says something else than a header does.
 [[nodiscard]] HeaderContent read_header_json(std::string_view text, const std::string& path);
 
 }  // namespace ultra::checkpoint

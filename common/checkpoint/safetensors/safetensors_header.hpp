@@ -8,7 +8,7 @@
 ///     {"__metadata__": {"format": "pt"},
 ///      "model.norm.weight": {"dtype": "F32", "shape": [64], "data_offsets": [0, 256]}, ...}
 ///
-/// whose offsets count from the first byte behind it; spaces may follow it.
+/// whose offsets count from the first byte after it; spaces may follow it.
 /// Source: https://github.com/huggingface/safetensors, "Format".
 
 #include <cstddef>
@@ -36,7 +36,7 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 /// @brief Texts by name, beside the tensors.
 using Metadata = std::map<std::string, std::string>;
 
-/// @brief A tensor that a file shall hold.
+/// @brief A tensor that a file is to hold.
 struct TensorSpec {
   std::string name;                    ///< in UTF-8
   StoredType type = StoredType::kF32;  ///< of each element

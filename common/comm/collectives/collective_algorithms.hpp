@@ -11,9 +11,9 @@ namespace ultra::comm {
 /// @brief Writes each collective down as a schedule for one rank; a communicator carries it out.
 ///
 /// A schedule starts with this rank's contribution in place in Buffer::kData and ends with its
-/// result there, as each member says. All ranks of a group ask with the same arguments (but for the
-/// group's own position), so that their schedules fit together. Requires: a schedule for every
-/// group size >= 1, every count (0 too) and every root.
+/// result there, as each member says. All ranks of a group ask with the same arguments (except for
+/// their own position), so that their schedules fit together. Requires: a schedule for every group
+/// size >= 1, every count (0 too) and every root.
 /// Bodies: chapters/02_collectives/choice/book_algorithms.cpp.
 class CollectiveAlgorithms {
  public:

@@ -13,7 +13,7 @@
 namespace ultra::comm {
 
 /// @brief Checks that a schedule stays inside its buffers and its group.
-/// @param input_count  elements of Buffer::kInput: 0 but for all_to_all.
+/// @param input_count  elements of Buffer::kInput: 0 except for all_to_all.
 /// @param data_count   elements of Buffer::kData.
 /// @throws ConfigError that names lane, step, what it does and the limit it breaks.
 void expect_runnable(const Schedule& schedule, int rank, int size, std::size_t input_count,

@@ -91,11 +91,11 @@ class ProgressEngine {
   };
   /// @brief Returns when one of the operations has ended: the first to do so.
   /// @param operations  null ones are passed over; one at least is not null.
-  /// @throws what wait() throws, but for the operation's own error.
+  /// @throws what wait() throws, except for the operation's own error.
   [[nodiscard]] Ended wait_any(std::span<const Operation* const> operations);
 
   /// @brief Moves everything along once; true when the operation has ended.
-  /// @throws what wait() throws, but for Deadlock: a rank that polls can do something else. Its time
+  /// @throws what wait() throws, except for Deadlock: a rank that polls can do something else. Its time
   /// begins with the first of its polls without a pause, and again when a message goes the same way.
   [[nodiscard]] bool poll(const std::shared_ptr<Operation>& operation);
 

@@ -26,7 +26,7 @@ struct Answer {
   std::uint8_t dtype = 0;        ///< a DType: the type of the elements
   std::uint8_t device = 0;       ///< a DeviceKind: where the elements are
   std::uint32_t sequence = 0;    ///< its number among the group's operations
-  /// The label for messages, with zeros behind it; of a long one, the beginning and "...".
+  /// The label for messages, with zeros after it; of a long one, the beginning and "...".
   std::array<char, kLabelBytes> label{};
 
   /// @brief What `info` says of an operation.

@@ -10,7 +10,7 @@ namespace ultra::gpu {
 
 class Tape;
 
-/// @brief A device whose memory nobody has and whose streams are MetaStreams: addresses are distinct
+/// @brief A device without memory, whose streams are MetaStreams: addresses are distinct
 /// and the same in every run, kernels do nothing, pinned memory is the host's.
 /// @param tape          outlives the runtime.
 /// @param checks_order  whether accesses without an order throw OrderError.

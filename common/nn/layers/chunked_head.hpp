@@ -10,14 +10,14 @@ namespace ultra::nn {
 
 /// @brief A head and its loss, a piece of the tokens after the other.
 ///
-/// Forward, the logits of a piece become its loss and are forgotten; backward, they are computed again,
-/// and become their gradient. So the head's product is made twice forward, and its weight's gradient is a
-/// sum of as many terms as there are pieces. Saves "input", "targets" and "normalizer".
+/// Forward, the logits of a piece become its loss and are forgotten; backward, they are computed again
+/// and replaced by their gradient. So the head's forward product is made twice, and its weight's
+/// gradient is a sum of as many terms as there are pieces. Saves "input", "targets" and "normalizer".
 /// Memory: of logits and their gradient one piece, ceil(tokens / pieces) rows; where a schedule puts the
 /// weights' gradients off, the gradients of all pieces wait for that.
 /// Source: NeMo Automodel, ChunkedCrossEntropy; Hsu et al. 2024, "Liger Kernel", arXiv 2410.10989, section
-/// 3.2. Deviation from the latter: it makes the gradients in the forward pass; here they are made in the
-/// backward pass, in which others wait for them.
+/// 3.2. Deviation from the latter: it makes the gradients in the forward pass; here they are made
+/// in the backward pass, as those of other layers are.
 class ChunkedHead {
  public:
   /// @param pieces  at least 1; their lengths differ by a token at most.

@@ -32,7 +32,7 @@ struct CoreRows {
 [[nodiscard]] Tensor sum_of_heads(const Tensor& x);
 
 /// @brief The matrices of this rank's heads, in the weight of kv_b_proj: of head h, the rows of W_K and
-/// behind them those of W_V.
+/// after them those of W_V.
 class HeadMatrices {
  public:
   /// @param weight  [heads (qk_nope_head_dim + v_head_dim), kv_lora_rank]; outlives this.

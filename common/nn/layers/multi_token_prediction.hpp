@@ -31,7 +31,7 @@ class MultiTokenPrediction : public Module {
   explicit MultiTokenPrediction(const BuildContext& context);
 
   /// @brief The normalised hidden states for the head, [batch, local_seq, hidden].
-  /// @param hidden    [batch, local_seq, hidden], behind the model's last norm.
+  /// @param hidden    [batch, local_seq, hidden], after the model's last norm.
   /// @param embedded  of the same shape: the next tokens.
   [[nodiscard]] Tensor forward(const Tensor& hidden, const Tensor& embedded, Saved& saved);
 

@@ -6,7 +6,7 @@
 
 namespace ultra::nn {
 
-/// @brief A new tensor with `a` and, behind it along the innermost dimension, `b`.
+/// @brief A new tensor with `a` and, after it along the innermost dimension, `b`.
 [[nodiscard]] inline Tensor beside(const Tensor& a, const Tensor& b) {
   const std::size_t cut = a.size(-1);
   const std::size_t width = cut + b.size(-1);

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// ExactSum: a sum of f64 numbers without rounding, so that neither their order nor who adds them counts.
+/// ExactSum: a sum of f64 numbers without rounding, whatever their order and whoever adds them.
 
 #include <array>
 #include <cstddef>

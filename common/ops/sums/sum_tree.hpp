@@ -30,7 +30,7 @@ class NodeCounter {
   /// @brief A counter without nodes. @param join  of two neighbours.
   explicit NodeCounter(Join join) : join_(std::move(join)) {}
 
-  /// @brief The next node, behind those before.
+  /// @brief The next node, after those before.
   void add(Node node) {
     for (std::size_t bits = count_++; (bits & 1) != 0; bits >>= 1) {
       node = join_(take_last(), std::move(node));
@@ -77,7 +77,7 @@ class SumTree {
 
   /// @brief Elements of a leaf.
   [[nodiscard]] std::size_t leaf() const { return leaf_; }
-  /// @brief Leaves of a part; a part that is no multiple of the leaf ends with a shorter one.
+  /// @brief Leaves of a part; a part that is not a multiple of the leaf ends with a shorter one.
   [[nodiscard]] std::size_t leaves(std::size_t part) const { return (part + leaf_ - 1) / leaf_; }
   /// @brief Rounds of joins until one node is left: ceil(log2 leaves).
   [[nodiscard]] std::size_t depth(std::size_t part) const;
@@ -86,8 +86,8 @@ class SumTree {
   /// @return empty, or one sentence that says what is wrong and what would do.
   [[nodiscard]] std::string why_not(std::size_t length, std::size_t parts) const;
 
-  /// @brief The sum of a part that begins at a node's begin; 0 for none. -0 is no sum: each leaf
-  /// begins with +0.
+  /// @brief The sum of a part that begins where a node begins; 0 for an empty one. -0 is never a
+  /// sum: each leaf begins with +0.
   /// @return float or double, as the numbers.
   template <class T>
   [[nodiscard]] T sum(std::span<const T> part) const {

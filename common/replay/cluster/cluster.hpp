@@ -11,7 +11,7 @@
 
 namespace ultra::replay {
 
-/// @brief No node has more GPUs, and no GPU more multiprocessors.
+/// @brief Most GPUs of a node, and most multiprocessors of a GPU.
 inline constexpr int kMostOfANode = 1 << 20;
 
 /// @brief The three constants of a GPU type that no data sheet has: what training reaches, as a part
@@ -49,7 +49,7 @@ struct GpuType {
       {};  ///< where there are any, instead of the rest
 };
 
-/// @brief What exchanges over so many nodes reach, as a part of the NICs' bandwidth.
+/// @brief What exchanges over a number of nodes reach, as a part of the NICs' bandwidth.
 struct NetworkPart {
   std::size_t nodes = 2;  ///< that exchange
   double part = 1;        ///< of all their NICs' bandwidth
@@ -75,13 +75,13 @@ struct Cluster {
   std::vector<NetworkPart> network_by_nodes =
       {};  ///< where it was measured, fewest nodes first, instead of the GPU's one constant
 
-  /// @brief Bytes per second that all NICs of a node carry in an exchange over so many nodes.
+  /// @brief Bytes per second that all NICs of a node carry in an exchange over this many nodes.
   [[nodiscard]] double node_bandwidth(std::size_t nodes) const;
   /// @brief The part of those that falls to one GPU, when all of the node exchange.
   [[nodiscard]] double rank_network(std::size_t nodes) const {
     return node_bandwidth(nodes) / gpus_per_node;
   }
-  /// @brief Checks that there is such a cluster.
+  /// @brief Checks that there can be such a cluster.
   /// @param where  it is described, for messages: "cluster.json".
   /// @throws ConfigError naming that, the key and its place, its value and what would work.
   void validate(const std::string& where) const;

@@ -94,7 +94,7 @@ struct Setup {
   [[nodiscard]] int data_ranks() const;
   /// @brief Ranks along an axis, as the techniques say; 1 where none does.
   [[nodiscard]] std::size_t ranks_along(std::string_view axis) const;
-  /// @brief The mesh of so many ranks: replicas, and what the techniques' axes say.
+  /// @brief The mesh of this many ranks: replicas, and what the techniques' axes say.
   [[nodiscard]] MeshShape mesh_shape(int ranks) const;
   /// @brief Ranks of one replica, and the flags that say so, joined by "and".
   [[nodiscard]] std::pair<std::size_t, std::string> ranks_per_replica() const;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The table behind a training: bytes that ranks kept and sent, measured, beside a recorded step of
+/// The table after a training: bytes that ranks kept and sent, measured, beside a recorded step of
 /// the same ranks.
 
 #include <string>

@@ -63,8 +63,8 @@ class ModelStates {
 
   /// @brief Whose parameters these are.
   [[nodiscard]] const std::string& data_group() const { return data_group_; }
-  /// @brief The pieces of parameters that this rank keeps: those that it updates, and behind them those
-  /// that are frozen.
+  /// @brief The pieces of parameters that this rank keeps: those that it updates, and after them
+  /// those that are frozen.
   [[nodiscard]] const std::vector<OwnedPiece>& pieces() const { return pieces_; }
   /// @brief Those of them that it updates: the first ones.
   [[nodiscard]] std::vector<OwnedPiece> trained_pieces() const;
@@ -148,7 +148,7 @@ using WrapRule =
 using MakeStore = std::function<std::unique_ptr<optim::StateStore>()>;
 
 /// Puts matrices together of which tensor parallelism has left this rank only a part, so that even
-/// a whole parameter is not a whole matrix. By number of the parts; null where a weight is no
+/// a whole parameter is not a whole matrix. By number of the parts; null where a weight is not a
 /// matrix. Collective.
 using MakeWhole = std::function<std::unique_ptr<optim::MatrixExchange>(
     const std::vector<const nn::Parameter*>& parameters)>;

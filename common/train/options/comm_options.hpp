@@ -22,7 +22,7 @@ enum class Collectives {
 /// @brief "ours" or "native".
 [[nodiscard]] std::string_view to_string(Collectives collectives);
 
-/// @brief Checks that one process can hold so many ranks as threads.
+/// @brief Checks that one process can hold this many ranks as threads.
 /// @param asked  what asks for them, for the message: "--ranks is 300".
 /// @throws ConfigError when it cannot.
 void expect_thread_ranks(std::size_t ranks, const std::string& asked);

@@ -35,7 +35,7 @@ inline constexpr std::size_t kMostSteps = 1'000'000'000;
 /// Ranks that flags can ask for: more than any machine has.
 inline constexpr std::size_t kMostRanks = 1'000'000;
 
-/// @brief A command line that is not understood: a flag that there is not, or one without its value.
+/// @brief A command line that is not understood: a flag that does not exist, or one without its value.
 class FlagError : public ConfigError {
  public:
   using ConfigError::ConfigError;
@@ -54,7 +54,7 @@ class CommandParser {
   [[nodiscard]] CLI::App& app() { return *app_; }
   /// @brief The text of --help.
   [[nodiscard]] std::string help() const;
-  /// @brief Reads the words behind the program's name, and sets the flags' values.
+  /// @brief Reads the words after the program's name, and sets the flags' values.
   /// @return the text of --help, if it is among the words.
   /// @throws FlagError, and what the flags throw.
   std::optional<std::string> read(const std::vector<std::string>& words);

@@ -20,8 +20,8 @@ struct NamedModel {
 /// @brief The flags that describe a model of our own architecture.
 [[nodiscard]] NamedModel in_flags(const nn::NamedModel& named);
 
-/// @brief A command line with the flags that its `--model NAME` stands for behind it, but for those
-/// that it gives itself; as it is, without that flag.
+/// @brief A command line, and after it the flags that its `--model NAME` stands for, except for
+/// those that it gives itself. Without --model it stays as it is.
 /// @throws ConfigError for a name that no model has, with all there are.
 [[nodiscard]] std::vector<std::string> with_model_flags(std::vector<std::string> words,
                                                         const std::vector<NamedModel>& models);

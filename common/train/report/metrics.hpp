@@ -46,7 +46,7 @@ struct TrainResult {
   [[nodiscard]] double tokens_per_second(const TrainOptions& options) const;
 };
 
-/// Flags of a chapter as they shall stand in the summary's "config": name and value.
+/// Flags of a chapter as they stand in the summary's "config": name and value.
 using ExtraConfig =
     std::vector<std::pair<std::string, std::variant<std::string, std::size_t, double>>>;
 

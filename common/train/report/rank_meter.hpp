@@ -32,12 +32,12 @@ class RankMeter {
   /// @brief Its optimizer step has ended. Without gradients_done() all of the step's compute counts
   /// as the optimizer's.
   void step_ended();
-  /// @brief What follows a step is no training: neither its time nor its traffic counts.
+  /// @brief What follows a step is not training: neither its time nor its traffic counts.
   void pause();
   /// @brief The training goes on.
   void resume();
   /// @brief What the rank's storage was used for, from the run's beginning until now. Called before
-  /// step_ended(), so that waiting for storage is no compute.
+  /// step_ended(), so that waiting for storage is not compute.
   void storage_used(const OffloadUse& use) { offload_ = use; }
   /// @brief What the rank's layers have counted since the run's beginning.
   void counted(const RankCounters& counters) { counters_ = counters; }
@@ -50,7 +50,7 @@ class RankMeter {
     return std::exchange(figures_, {});
   }
   /// @brief What was still under way after the last step has ended, too: the time since then
-  /// belongs to the training, though it is no compute.
+  /// belongs to the training, though it is not compute.
   void run_ended();
 
   /// @brief What the rank has used up to now.

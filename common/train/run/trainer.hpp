@@ -17,7 +17,7 @@ namespace ultra::train {
 /// @param text          opens the text; the ranks of a process can share it.
 /// @param make_worker   makes this rank's worker; called once.
 /// @param extra_config  the chapter's own flags, for the metrics file.
-/// @return the same on every rank, but for the times of the steps, which are the rank's own, and
+/// @return the same on every rank, except for the times of the steps, which are the rank's own, and
 /// for figures that the workers leave different (see Worker::conclude()). The metrics file has rank
 /// 0's.
 /// @throws ConfigError for options that do not fit and for ranks whose texts differ, and FileError

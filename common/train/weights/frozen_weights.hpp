@@ -20,8 +20,8 @@ namespace ultra::train {
 /// @throws ConfigError with the pattern and names that there are.
 void expect_to_train(std::span<const std::string> patterns, std::span<const nn::NamedShape> whole);
 
-/// @brief Freezes the parameters of a model that have one of the patterns in their names; but for those
-/// that no gradient changes anyway (nn::kLocalGroup).
+/// @brief Freezes the parameters of a model that have one of the patterns in their names, except
+/// for those that no gradient changes anyway (nn::kLocalGroup).
 void freeze(nn::Model& model, std::span<const std::string> patterns);
 
 /// @brief Those of the parameters that are not frozen, in their order.
@@ -30,7 +30,7 @@ void freeze(nn::Model& model, std::span<const std::string> patterns);
 /// @brief Those that are frozen, in their order.
 [[nodiscard]] std::vector<nn::Parameter*> frozen(const std::vector<nn::Parameter*>& parameters);
 
-/// @brief All of them, those that are frozen behind the others.
+/// @brief All of them, those that are frozen after the others.
 [[nodiscard]] std::vector<nn::Parameter*> frozen_last(std::vector<nn::Parameter*> parameters);
 
 }  // namespace ultra::train

@@ -35,7 +35,7 @@ void expect_initial_weights(const std::string& folder, const nn::ModelConfig& mo
 /// @param folder   of the run's --init; the same model on every rank.
 /// @param trainer  what the rank trains with.
 /// @param world    the ranks that train.
-/// @throws FileError, on every rank alike, when the folder has not the weights of this model.
+/// @throws FileError, on every rank alike, when the folder does not have the weights of this model.
 /// Collective over world.
 /// Memory: beside the weights, those of one piece (a parameter, or the rank's shard of it).
 void load_initial_weights(const std::string& folder, const TrainerState& trainer,

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// meta_world: a world of ranks that do not exist, but for one, as that one sees it.
+/// meta_world: a world of which only one rank exists, as that rank sees it.
 
 #include "common/comm/communicator.hpp"
 

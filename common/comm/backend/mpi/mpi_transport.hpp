@@ -25,7 +25,7 @@ class RunCommunicators {
 
   /// @brief A communicator for members of `parent`: Collective over those members only.
   /// @param members  their ranks in `parent`, in the new order.
-  /// @param tag      tells creations apart that go on at the same time; the same on all members.
+  /// @param tag      tells apart creations that go on at the same time; the same on all members.
   [[nodiscard]] MPI_Comm make(MPI_Comm parent, std::span<const int> members, int tag);
   /// @brief Frees all. Collective over the run.
   void free_all();

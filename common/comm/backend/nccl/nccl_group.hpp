@@ -41,7 +41,7 @@ class NcclGroup {
   ~NcclGroup();
 
   /// @brief Moves the connecting along; true when the group is connected or cannot be.
-  /// @throws ConfigError where it cannot be and shall not do without; CommError with NCCL's words.
+  /// @throws ConfigError where it cannot be, with Otherwise::kRefuse; CommError with NCCL's words.
   [[nodiscard]] bool advance(const Device& device);
   /// @brief Whether NCCL connects the group; after advance() has returned true.
   [[nodiscard]] bool is_connected() const { return stage_ == Stage::kConnected; }

@@ -92,7 +92,7 @@ enum class AttentionWay { kPlain, kLadderF32, kLadderBf16, kHopperBf16, kDocumen
                                             const Tensor& key, DType result,
                                             const AttentionOptions& options);
 
-/// @brief The documents of all sequences behind one another, as kernels take them (cu_seqlens).
+/// @brief The documents of all sequences one after another, as kernels take them (cu_seqlens).
 /// @param options  with all positions given.
 /// @return [documents + 1] where each begins, and how many tokens there are; empty where a query sees
 ///         anything but the keys of its own document up to its own.

@@ -16,7 +16,7 @@ namespace ultra::storage {
 ///
 /// One thread waits for what the kernel has done, and asks for the rest of what it did in part. All
 /// requests carry IOSQE_ASYNC: otherwise what the page cache has is copied by the thread that asks,
-/// which shall compute meanwhile.
+/// which is to compute meanwhile.
 /// @throws ConfigError when !uring_works().
 [[nodiscard]] std::unique_ptr<AsyncFile> uring_file(std::unique_ptr<ScratchFile> file);
 

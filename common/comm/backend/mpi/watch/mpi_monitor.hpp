@@ -13,9 +13,9 @@ namespace ultra::comm::mpi {
 
 /// @brief One rank's view of the other processes during one run.
 ///
-/// MPI moves messages only while it is called, and nobody can ring a bell in another process: a
-/// waiting rank looks again and again, the longer it has waited the more seldom. events() counts the
-/// messages that this rank's own looking has moved.
+/// MPI moves messages only while it is called, and no process can wake another: a waiting rank
+/// looks again and again, less often the longer it has waited. events() counts the messages that
+/// this rank's own looking has moved.
 class MpiMonitor final : public RankMonitor {
  public:
   /// @param run  its number. Made by the rank's own thread.

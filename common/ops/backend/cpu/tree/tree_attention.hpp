@@ -10,8 +10,8 @@ namespace ultra::ops::cpu {
 /// queries stand beside it.
 ///
 /// Its sums over keys are trees over their places, from the first key on, seen or not: what is hidden
-/// counts as 0. The softmax shifts by the highest of all scores, which no order changes, so no part of a
-/// sum is ever scaled anew.
+/// counts as 0. The softmax shifts by the highest of all scores, which no order changes, so no part
+/// of a sum is ever scaled again.
 /// Memory: scores of 64 queries with all keys, where cpu::attention() has those of a block.
 template <class T>
 void tree_attention(const AttentionOperands<T>& in, const Device& device, T* output,
