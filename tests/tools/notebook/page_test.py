@@ -38,6 +38,11 @@ class PageTest(unittest.TestCase):
     def test_prices_are_not_formulas(self):
         self.assertIn("costs $5 and then $6", body(new_markdown_cell("It costs $5 and then $6.")))
 
+    def test_flags_stay_on_one_line(self):
+        html = body(new_markdown_cell("Use `./run --head-chunks 4`, not `sum-tree`."))
+        flag = '<span class="flag">--head-chunks</span>'
+        self.assertIn(f"<code>./run {flag} 4</code>, not <code>sum-tree</code>", html)
+
     def test_bad_formulas_are_errors(self):
         for formula in (r"\frac", r"\nosuchcommand x"):
             with self.subTest(formula), self.assertRaises(PageError):

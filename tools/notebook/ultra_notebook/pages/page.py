@@ -95,6 +95,11 @@ class ChapterRenderer(IPythonRenderer):
     def latex_environment(self, name: str, body: str) -> str:
         return self.block_math(f"\\begin{{{name}}}{body}\\end{{{name}}}")
 
+    def codespan(self, text: str) -> str:
+        """A flag stays on one line: browsers may break lines after its hyphens."""
+        flag = r"(?<![\w-])--?[a-z][\w-]*"
+        return re.sub(flag, r'<span class="flag">\g<0></span>', super().codespan(text))
+
     def table(self, text: str) -> str:
         return f'<div class="wide"><table>{text}</table></div>'
 
