@@ -76,30 +76,6 @@ TEST(Composition, TwoChunksInAVWithSplitBackwardZero3PrefetchAndRecomputation) {
                   {pipeline(split_v())});
 }
 
-TEST(Composition, AnOutputMatrixTiedToTheTableOnOneStageAndOnTwo) {
-  const auto tie = [](train::Setup& setup) { setup.train.model.tied_embeddings = true; };
-  const std::string batch = "--global-batch 12 --micro-batch 2 ";
-  expect_one_rank(batch, "--dp 2", {}, {}, tie);
-  for (const char* layout :
-       {"--dp 2 --zero 1", "--dp 2 --zero 2", "--dp 2 --zero 3", "--dp 3 --zero 3 --prefetch 2",
-        "--dp 2 --zero 3 --recompute full --reshard-after-forward no", "--tp 2", "--tp 4",
-        "--tp 2 --sp on", "--dp 2 --tp 2 --sp on --zero 3", "--tp 2 --sp on --tp-overlap ring"}) {
-    expect_one_rank(batch, layout, {}, {}, tie);
-  }
-  const std::string split = "--global-batch 6 --micro-batch 2 ";
-  expect_one_rank(split, "--dp 1", {pipeline(one_forward_one_backward(2, 4, 3))}, {}, tie);
-  for (const char* zero : {"0", "1", "2", "3"}) {
-    expect_one_rank(batch, fmt::format("--dp 2 --zero {}", zero),
-                    {pipeline(one_forward_one_backward(2, 4, 3))}, {}, tie);
-  }
-}
-
-TEST(Composition, ATableThatIsSplitAndStandsOnTwoStages) {
-  const auto tie = [](train::Setup& setup) { setup.train.model.tied_embeddings = true; };
-  expect_one_rank("--global-batch 12 --micro-batch 2 ", "--dp 2 --tp 2 --zero 2",
-                  {pipeline(one_forward_one_backward(2, 4, 3))}, {}, tie);
-}
-
 TEST(Composition, TwoDataGroupsAndAParameterThatIsIdleAtTimes) {
   const auto experts = [](int halves) {
     return [halves]() -> std::unique_ptr<train::Technique> {
@@ -109,14 +85,6 @@ TEST(Composition, TwoDataGroupsAndAParameterThatIsIdleAtTimes) {
   for (const char* layout : {"--dp 4", "--dp 2", "--dp 4 --overlap per-parameter"}) {
     expect_one_rank("--global-batch 8 --micro-batch 1 ", layout, {experts(2)}, {experts(1)});
   }
-}
-
-TEST(Composition, AReplicaWithFewerSequencesKeepsStep) {
-  for (const char* layout : {"--dp 2", "--dp 3 --zero 3", "--dp 2 --tp 2 --zero 2", "--dp 4"}) {
-    expect_one_rank("--global-batch 5 --micro-batch 1 ", layout);
-  }
-  expect_one_rank("--global-batch 5 --micro-batch 1 ", "--dp 2 --zero 3",
-                  {pipeline(one_forward_one_backward(2, 4, 3))});
 }
 
 TEST(Composition, AParameterInTwoGroupsOfEqualSizeWithPartialGradientsInBoth) {

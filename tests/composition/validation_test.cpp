@@ -1,8 +1,8 @@
-// The loss of a validation is the same in every layout, and changes nothing of the training.
+// A validation changes nothing of the training; that its loss is the same in every layout is a part of
+// tests/chapters/11_five_d/composition/.
 #include <fmt/format.h>
 
 #include "build_config.hpp"
-#include "tests/composition/hand_written.hpp"
 #include "tests/composition/outcome.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -26,17 +26,6 @@ std::string validating(const std::string& more) {
                   build::kSourceDir, more));
 }
 
-void expect_same_validations(const RankRun& found, const RankRun& one) {
-  ASSERT_EQ(found.result.steps.size(), one.result.steps.size());
-  for (std::size_t s = 0; s < one.result.steps.size(); ++s) {
-    const auto& expected = one.result.steps[s].validation_loss;
-    const auto& loss = found.result.steps[s].validation_loss;
-    ASSERT_EQ(loss.has_value(), expected.has_value()) << "step " << s + 1;
-    if (!expected) continue;
-    EXPECT_NEAR(*loss, *expected, 1e-10 * *expected) << "step " << s + 1;
-  }
-}
-
 const std::vector<std::string>& validated_layouts() {
   static const std::vector<std::string> all = {
       "--dp 2",
@@ -51,21 +40,6 @@ const std::vector<std::string>& validated_layouts() {
       "--tp 2",
       "--dp 2 --tp 2 --sp on --zero 3"};
   return all;
-}
-
-TEST(Validation, HasTheSameLossInEveryLayout) {
-  const RankRun one = outcome_of(validating(""));
-  for (const std::string& layout : validated_layouts()) {
-    SCOPED_TRACE(layout);
-    expect_same_validations(outcome_of(validating(layout)), one);
-  }
-  const Extra pipeline = [] {
-    return std::make_unique<HandWrittenPipeline>(one_forward_one_backward(2, 4, 2));
-  };
-  for (const char* layout : {"--dp 2", "--dp 2 --zero 3"}) {
-    SCOPED_TRACE(layout);
-    expect_same_validations(outcome_of(validating(layout), {pipeline}), one);
-  }
 }
 
 TEST(Validation, FollowsEveryNthStepAndTheLast) {

@@ -108,52 +108,6 @@ TEST_F(DataParallelTraining, EqualsOneRankWhateverTokensHaveALoss) {
   }
 }
 
-TEST_F(DataParallelTraining, AShareWithoutAnyTokenToLearn) {
-  MeshCase c = draw(3, DType::kF64);
-  c.options.model.max_seq_len = 16;  // few sequences are the same
-  const data::Dataset text = data::Dataset::from_file(c.options.data);
-  const std::size_t seq_len = c.options.model.max_seq_len;
-  const data::Sampler sampler(text, seq_len, c.options.global_batch, c.options.seed);
-  // The texts of the first replica's sequences in every step: nothing of them is learnt.
-  std::string mask(text.size(), '\1');
-  const std::string letters = ultra::test::read_file(c.options.data);
-  const std::size_t share = ceil_div(c.options.global_batch, std::size_t{3});
-  for (std::size_t step = 0; step < c.options.steps; ++step) {
-    const Tensor tokens = sampler.batch(Device::cpu(), step, {0, share}).tokens;
-    for (std::size_t i = 0; i < share; ++i) {
-      std::string sequence;
-      for (const double token : tokens.slice(0, {i, i + 1}).to_vector()) {
-        sequence += static_cast<char>(token);
-      }
-      for (std::size_t at = letters.find(sequence); at != std::string::npos;
-           at = letters.find(sequence, at + 1)) {
-        std::fill_n(mask.begin() + static_cast<std::ptrdiff_t>(at + 1),
-                    std::min(seq_len, mask.size() - at - 1), '\0');
-      }
-    }
-  }
-  const ultra::test::TemporaryFolder folder;
-  c.options.mask = folder.write("mask", mask);
-  const data::Sampler masked(text.with_mask(c.options.mask), seq_len, c.options.global_batch,
-                             c.options.seed);
-  for (const double target : masked.batch(Device::cpu(), 0, {0, share}).targets.to_vector()) {
-    ASSERT_EQ(target, ops::kNoTarget);
-  }
-  expect_equals_one_rank(c);
-}
-
-TEST_F(DataParallelTraining, EqualsOneRankInF32) {
-  for (const std::size_t replicas : {2U, 3U, 4U}) {
-    MeshCase c = replicas == 3 ? uneven(DType::kF32) : draw(replicas, DType::kF32);
-    c.options.steps = 20;
-    on_ranks(c, [&](Communicator& dp) {
-      const RankRun run = run_on(dp, c, test::in_buckets(dp, 1000));
-      expect_near_losses(run, c.run_alone(dp), 1e-5);
-      expect_same_on_all(dp, losses_and_norms(run.result));
-    });
-  }
-}
-
 TEST_F(DataParallelTraining, EveryWayIsTheSameRunBitForBit) {
   for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
     const DType dtype = random.pick({DType::kF32, DType::kF64});
@@ -203,27 +157,6 @@ TEST_F(DataParallelTraining, SendsGradientsAndALossWithNormsInEachStep) {
                 c.options.steps * 2 * (replicas - 1) * (gradient_bytes + figures * sizeof(double)));
     });
   }
-}
-
-TEST_F(DataParallelTraining, HoldsTheGradientsOnce) {
-  MeshCase c = draw(2, DType::kF32);
-  c.options.global_batch = 4;
-  c.micro_batch = c.options.micro_batch = 2;
-  on_ranks(c, [&](Communicator& dp) {
-    const train::TrainResult one = c.run_alone(dp).result;
-    for (const SyncWay& way : test::all_ways(dp)) {
-      const train::TrainResult run = train::train_with(setup_of(c, way), dp);
-      for (const train::RankSummary& rank : run.ranks) {
-        EXPECT_EQ(rank.memory.peak(MemoryCategory::kGradients).bytes, 4 * run.parameters);
-        for (const MemoryCategory category :
-             {MemoryCategory::kParameters, MemoryCategory::kOptimizer,
-              MemoryCategory::kActivations}) {
-          EXPECT_EQ(rank.memory.peak(category).bytes, one.ranks[0].memory.peak(category).bytes)
-              << way.name << ", " << to_string(category) << ": replication saves no memory";
-        }
-      }
-    }
-  });
 }
 
 TEST_F(DataParallelTraining, OneSetupTrainsModelAfterModel) {

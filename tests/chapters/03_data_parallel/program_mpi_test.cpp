@@ -12,12 +12,6 @@ class DataParallelUnderMpirun : public ultra::test::UnderMpirun {
   DataParallelUnderMpirun() : UnderMpirun("03_data_parallel", "4") {}
 };
 
-TEST_F(DataParallelUnderMpirun, ProcessesComputeWhatThreadsCompute) {
-  for (const char* flags : {"", "--overlap per-parameter", "--compress int8"}) {
-    expect_same_as_threads(3, flags, "3");
-  }
-}
-
 class ParameterServerUnderMpirun : public ultra::test::UnderMpirun {
  protected:
   ParameterServerUnderMpirun() : UnderMpirun("03_parameter_server", "4") {}

@@ -53,25 +53,6 @@ TEST_F(ZeroProgram, EveryStageHasTheLossesOfChapter03) {
   }
 }
 
-TEST_F(ZeroProgram, WithSeveralMicroBatchesToo) {
-  const std::string base = "--steps 5 --global-batch 8 --micro-batch 1 --dp 2 ";
-  const json expected = losses_of_chapter_03(base);
-  EXPECT_EQ(losses_of(base + "--zero 1"), expected) << "bitwise";
-  const json averaging = losses_of(base + "--zero 2");
-  EXPECT_EQ(losses_of(base + "--zero 3"), averaging) << "bitwise";
-  expect_near_losses(averaging, expected, 1e-5);  // sums in another order
-}
-
-TEST_F(ZeroProgram, NodesAndOtherAlgorithmsHaveTheLossesOfOneRank) {
-  const std::string base = kFiveSteps + "--dtype f64 ";
-  const json expected = losses_of(base);
-  for (const char* flags : {"--zero 1 --dp 4 --hybrid-shard 2", "--zero 3 --dp 4 --hybrid-shard 2",
-                            "--zero 2 --dp 3 --reduce-scatter ring --all-reduce ring",
-                            "--zero 3 --ranks 3 --collectives native"}) {
-    expect_near_losses(losses_of(base + flags), expected, 1e-10);
-  }
-}
-
 /// Five steps of a model that small: quantisation shows behind the first digits only.
 TEST_F(ZeroProgram, ZeroPlusPlusHasNearlyTheLossesOfZero3) {
   const std::string zero3 = kFiveSteps + "--dp 4 --zero 3 ";

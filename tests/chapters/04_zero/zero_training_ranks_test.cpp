@@ -148,29 +148,6 @@ TEST_F(ZeroTraining, OtherNumbersOfRanksAddUpEachMicroBatchBitForBit) {
   }
 }
 
-TEST_F(ZeroTraining, RecomputationComposes) {
-  ZeroCase drawn = draw_accumulating(3);
-  drawn.options.model.num_layers = 3;  // a group of two blocks and one of one
-  const Settings all = draw_settings_of({kSharded[0], kSharded[1], kSharded[2]});
-  on_ranks(drawn, [&](Communicator& dp) {
-    const RankRun plain = run_plain(dp, drawn);
-    const RankRun summing = run_summing_each_pass(dp, drawn);
-    for (const memory::RecomputeConfig& recompute :
-         {memory::RecomputeConfig{.mode = memory::Recompute::kSelective, .recompute_every = 1},
-          memory::RecomputeConfig{.mode = memory::Recompute::kFull, .recompute_every = 1},
-          memory::RecomputeConfig{.mode = memory::Recompute::kFull, .recompute_every = 2}}) {
-      for (const ZeroSettings& settings : all) {
-        ZeroCase c = drawn;
-        c.recompute = recompute;
-        c.settings = settings;
-        SCOPED_TRACE(c.str());
-        expect_same_bits(run_zero(dp, c),
-                         settings.stage == ZeroStage::kOptimizer ? plain : summing);
-      }
-    }
-  });
-}
-
 // One rank ----------------------------------------------------------------------------------------
 
 TEST_F(ZeroTraining, EqualsOneRankInF64) {
@@ -192,50 +169,7 @@ TEST_F(ZeroTraining, EqualsOneRankInF64) {
   }
 }
 
-TEST_F(ZeroTraining, EqualsOneRankInF32) {
-  for (const ZeroStage stage : kSharded) {
-    ZeroCase c = draw(static_cast<int>(random.between(2, 4)), stage, DType::kF32);
-    c.options.steps = 20;
-    on_ranks(c, [&](Communicator& dp) {
-      const ZeroRun run = run_zero(dp, c);
-      expect_near_losses(run, run_alone(dp, c.options), 1e-5);
-      expect_same_on_all(dp, losses_and_norms(run.result));
-    });
-  }
-}
-
 // Nodes -------------------------------------------------------------------------------------------
-
-TEST_F(ZeroTraining, NodesEqualOneRank) {
-  for (const int ranks : {4, 6}) {
-    const ZeroCase drawn = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
-    const Settings all = draw_settings_of({kSharded[0], kSharded[1], kSharded[2]});
-    on_ranks(
-        drawn,
-        [&](Communicator& dp) {
-          const RankRun one = run_alone(dp, drawn.options);
-          for (const ZeroSettings& settings : all) {
-            ZeroCase c = drawn;
-            c.settings = settings;
-            c.node_size = 2;
-            SCOPED_TRACE(c.str());
-            expect_equals_one_rank(run_zero(dp, c), one, dp);
-          }
-        },
-        any_order());
-  }
-}
-
-TEST_F(ZeroTraining, NodesEqualOneRankInF32) {
-  for (const ZeroStage stage : kSharded) {
-    ZeroCase c = draw(4, stage, DType::kF32);
-    c.node_size = 2;
-    c.options.steps = 20;
-    on_ranks(c, [&](Communicator& dp) {
-      expect_near_losses(run_zero(dp, c), run_alone(dp, c.options), 1e-5);
-    });
-  }
-}
 
 TEST_F(ZeroTraining, ARankHasTheShardOfItsTwinInAnotherNode) {
   for (const int ranks : {4, 6}) {
@@ -255,38 +189,12 @@ TEST_F(ZeroTraining, ARankHasTheShardOfItsTwinInAnotherNode) {
   }
 }
 
-TEST_F(ZeroTraining, NodesOfAllRanksAreNoNodes) {
-  ZeroCase c = draw(3, ZeroStage::kParameters, DType::kF32);
-  on_ranks(c, [&](Communicator& dp) {
-    const ZeroRun expected = run_zero(dp, c);
-    ZeroCase one_node = c;
-    one_node.node_size = 3;
-    const ZeroRun run = run_zero(dp, one_node);
-    EXPECT_EQ(losses_and_norms(run.result), losses_and_norms(expected.result));
-    EXPECT_TRUE(run.weights == expected.weights);
-  });
-}
-
 TEST_F(ZeroTraining, NodesOfOneRankArePlainDataParallelism) {
   for (const ZeroStage stage : kSharded) {
     ZeroCase c = draw(3, stage, DType::kF32);
     c.node_size = 1;
     c.micro_batch = c.largest_share();
     on_ranks(c, [&](Communicator& dp) { expect_same_bits(run_zero(dp, c), run_plain(dp, c)); });
-  }
-}
-
-// Errors ------------------------------------------------------------------------------------------
-
-TEST_F(ZeroTraining, ABatchSmallerThanTheReplicasIsAnError) {
-  for (const ZeroStage stage : kSharded) {
-    ZeroCase c = draw(4, stage, DType::kF32);
-    c.options.global_batch = 3;
-    on_ranks(c, [&](Communicator& dp) {
-      EXPECT_THAT(
-          ultra::test::message_of<ConfigError>([&] { static_cast<void>(train_zero(dp, c)); }),
-          HasSubstr("a global batch of 3"));
-    });
   }
 }
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/chapters/06_context_parallel/context_run.hpp"
-#include "tests/support/training/mask_file.hpp"
 
 namespace ultra::context_parallel {
 namespace {
@@ -53,46 +52,6 @@ TEST_F(ContextTraining, MeshesWithEveryStageOfZero) {
   }
 }
 
-using tensor_parallel::test::with_latents;
-
-TEST_F(ContextTraining, LatentsInEveryMethod) {
-  using Mesh = std::tuple<std::size_t, int, std::size_t>;  // dp, cp, tp
-  for (const auto& [dp, cp, tp] : std::vector<Mesh>{{1, 2, 1}, {1, 3, 1}, {2, 2, 1}, {1, 2, 2}}) {
-    for (const ContextMethod method : {ContextMethod::kRing, ContextMethod::kAllGather}) {
-      for (const bool absorbed : {false, true}) {
-        MeshCase c = draw(dp, tp, MethodChoice{.method = method, .cp = cp}, DType::kF64);
-        if (dp > 1) c.more = fmt::format("--zero {}", random.between(0, 3));
-        expect_equals_one_rank(with_latents(c, random, absorbed));
-      }
-    }
-    const MethodChoice ulysses{.method = ContextMethod::kUlysses, .cp = cp, .ulysses = cp};
-    expect_equals_one_rank(with_latents(draw(dp, tp, ulysses, DType::kF64), random, false));
-  }
-}
-
-// Ranks have other numbers of tokens with a loss, or none.
-TEST_F(ContextTraining, TokensWithoutALoss) {
-  for (const double density : {0.7, 0.05, 0.002}) {
-    MeshCase c = draw(random.pick({1U, 2U}), 1, draw_choice(random.pick({2, 3})), DType::kF64);
-    c.options.mask = ultra::test::mask_file(random, density);
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(ContextTraining, ShardsInNodesOfContextRanks) {
-  MeshCase c = draw(2, 1, draw_choice(2), DType::kF64);
-  c.more = "--zero 3 --hybrid-shard 2";
-  expect_equals_one_rank(c);
-}
-
-TEST_F(ContextTraining, RecomputationOnAMesh) {
-  for (const char* mode : {"selective", "full"}) {
-    MeshCase c = draw(random.pick({1U, 2U}), random.pick({1U, 2U}), draw_choice(2), DType::kF64);
-    c.more = fmt::format("--recompute {}", mode);
-    expect_equals_one_rank(c);
-  }
-}
-
 // A chunk, and a whole rank, may have no token at all.
 TEST_F(ContextTraining, PaddingThatFillsARank) {
   for (const ContextMethod method : {ContextMethod::kRing, ContextMethod::kAllGather}) {
@@ -104,23 +63,6 @@ TEST_F(ContextTraining, PaddingThatFillsARank) {
       c.options.model.max_seq_len = seq_len;
       expect_equals_one_rank(c);
     }
-  }
-}
-
-// Chapter 01's head in pieces, where a rank has parts of sequences, of the vocabulary, or both.
-TEST_F(ContextTraining, AHeadInPiecesOnAMesh) {
-  for (const std::size_t tp : {1U, 2U, 2U, 2U}) {
-    MeshCase c = draw(random.pick({1U, 2U}), tp, draw_choice(2), DType::kF64);
-    c.options.model.max_seq_len = 16 * random.between(1, 2);  // 4 on a rank, at least
-    c.more = fmt::format("--head-chunks {} --zero {}", random.between(2, 4), random.between(0, 3));
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(ContextTraining, InF32LossesStayWithinAHundredThousandth) {
-  for (const int cp : {2, 3, 4}) {
-    expect_near_one_rank_in_f32(
-        draw(cp == 2 ? 2 : 1, cp == 4 ? 2 : 1, draw_choice(cp), DType::kF32));
   }
 }
 

@@ -7,12 +7,10 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/training/mask_file.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -42,54 +40,6 @@ TEST_F(MultiTokenTraining, EveryScheduleWithoutAVComputesWhatOneRankComputes) {
       expect_equals_one_rank(c);
     }
   }
-}
-
-TEST_F(MultiTokenTraining, StagesOfZeroWithATableThatTwoStagesHold) {
-  for (const bool tied : {false, true}) {
-    for (const char* more :
-         {"--zero 1", "--zero 2", "--zero 3", "--zero 3 --prefetch 2 --reshard-after-forward no",
-          "--check-replicas 1", "--zero 2 --overlap none", "--zero 2 --bucket-mb 0.0003",
-          "--overlap bucketed --bucket-mb 0.0003", "--zero 3 --offload optimizer+params"}) {
-      const std::size_t pp = random.pick({1U, 2U});
-      MeshCase c = draw({.dp = 2, .pp = pp}, pp == 1 ? "1f1b" : any_schedule());
-      c.options.model.tied_embeddings = tied;
-      cut(c, 2);
-      c.more = more;
-      expect_equals_one_rank(c);
-    }
-  }
-}
-
-TEST_F(MultiTokenTraining, MeshesOfEveryAxis) {
-  using Mesh = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;  // dp, pp, cp, tp
-  for (const auto& [dp, pp, cp, tp] : std::vector<Mesh>{
-           {1, 1, 1, 2}, {1, 1, 2, 1}, {1, 2, 1, 2}, {1, 2, 2, 1}, {2, 2, 1, 2}, {1, 2, 2, 2}}) {
-    MeshCase c = draw({.dp = dp, .pp = pp, .cp = cp, .tp = tp}, pp == 1 ? "1f1b" : any_schedule());
-    c.options.model.tied_embeddings = random.pick({true, false});
-    c.more = tp > 1 ? random.pick({"--sp on", "--sp off", "--sp on --tp-overlap ring"}) : "";
-    if (cp > 1) c.more += random.pick({" --cp-layout zigzag", " --cp-layout contiguous"});
-    cut(c, pp * random.between(1, 2));
-    c.more += fmt::format(" --zero {} {}", random.between(0, 3),
-                          random.pick({"", "--recompute full", "--recompute selective"}));
-    expect_equals_one_rank(c);
-  }
-}
-
-// A document's end stops the shift on every rank of cp, wherever its tokens are.
-TEST_F(MultiTokenTraining, DocumentsAndTokensWithoutALoss) {
-  for (const std::size_t length : {2U, 5U}) {
-    MeshCase c = draw({.pp = random.pick({1U, 2U}), .cp = 2}, "1f1b");
-    c.options.doc_length = length;
-    c.options.mask = ultra::test::mask_file(random, 0.6);
-    cut(c, 2);
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(MultiTokenTraining, InF32LossesStayWithinAHundredThousandth) {
-  MeshCase c = draw({.pp = 2}, "1f1b", DType::kF32);
-  cut(c, 4);
-  expect_near_one_rank_in_f32(c);
 }
 
 // The two ends of a V are on one rank: two tables on it, whose gradients nobody adds up.

@@ -9,13 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
 #include "tests/support/compare.hpp"
-#include "tests/support/training/mask_file.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -71,17 +69,6 @@ TEST_F(PipelineTraining, EveryScheduleComputesWhatOneRankComputes) {
   }
 }
 
-// Micro-batches have other numbers of tokens with a loss, or none.
-TEST_F(PipelineTraining, TokensWithoutALoss) {
-  for (const double density : {0.7, 0.05, 0.002}) {
-    const std::string schedule = random.pick({"afab", "1f1b", "interleaved:2", "zb-v"});
-    MeshCase c = draw({.dp = random.pick({1U, 2U}), .pp = 2}, schedule, DType::kF64);
-    cut(c, 4);
-    c.options.mask = ultra::test::mask_file(random, density);
-    expect_equals_one_rank(c);
-  }
-}
-
 TEST_F(PipelineTraining, TheOrderOfThePassesChangesNoBit) {
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     MeshCase c = draw({.pp = 2}, "interleaved:2", dtype);
@@ -94,30 +81,6 @@ TEST_F(PipelineTraining, TheOrderOfThePassesChangesNoBit) {
       EXPECT_EQ(losses_and_norms(other.result), losses_and_norms(afab.result)) << schedule;
       EXPECT_EQ(other.weights, afab.weights) << schedule;
     }
-  }
-}
-
-TEST_F(PipelineTraining, MeshesWithEveryStageOfZero) {
-  for (const char* zero : {"0", "1", "2", "3"}) {
-    const std::string schedule =
-        random.pick({"afab", "1f1b", "interleaved:2", "zero-bubble-h2", "zb-v", "dualpipe-v"});
-    MeshCase c = draw({.dp = 2, .pp = 2}, schedule, DType::kF64);
-    cut(c, 2 * random.between(1, 2));
-    c.more = fmt::format("--zero {} --overlap {}", zero, random.pick({"none", "bucketed"}));
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(PipelineTraining, MeshesOfEveryAxis) {
-  using Mesh = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;  // dp, pp, cp, tp
-  for (const auto& [dp, pp, cp, tp] : std::vector<Mesh>{
-           {1, 2, 1, 2}, {1, 2, 2, 1}, {2, 2, 1, 2}, {2, 2, 2, 1}, {1, 2, 2, 2}, {1, 4, 1, 2}}) {
-    const std::string schedule = random.pick({"1f1b", "interleaved:2", "zero-bubble-h1", "zb-v"});
-    MeshCase c = draw({.dp = dp, .pp = pp, .cp = cp, .tp = tp}, schedule, DType::kF64);
-    c.more = tp > 1 ? random.pick({"--sp on", "--sp off"}) : "";
-    cut(c, pp * random.between(1, 2));
-    c.more += fmt::format(" --zero {}", random.between(0, 2));
-    expect_equals_one_rank(c);
   }
 }
 
@@ -135,28 +98,6 @@ TEST_F(PipelineTraining, AnyMeshOfUpToEightRanksIsOneRank) {
     c.more = fmt::format("--zero {} {} {}", random.between(0, 3),
                          tp > 1 ? random.pick({"--sp on", "--sp off"}) : "",
                          random.pick({"", "--recompute full", "--recompute selective"}));
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(PipelineTraining, RecomputationAndOffloadedStates) {
-  for (const char* more :
-       {"--recompute full", "--recompute full --recompute-every 2", "--recompute selective",
-        "--zero 1 --offload optimizer", "--zero 3 --offload optimizer+params --prefetch 2"}) {
-    const std::string schedule = random.pick({"1f1b", "interleaved:2", "zero-bubble-h1", "zb-v"});
-    MeshCase c = draw({.dp = random.pick({1U, 2U}), .pp = 2}, schedule, DType::kF64);
-    cut(c, 4);
-    c.more = more;
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(PipelineTraining, LayersAsTheUserDealsThem) {
-  MeshCase c = draw({.pp = 3}, "1f1b", DType::kF64);
-  c.options.model.num_layers = 6;
-  cut(c, 4);
-  for (const char* split : {"1,4,1", "3,2,1", "measured"}) {
-    c.more = fmt::format("--stage-split {}", split);
     expect_equals_one_rank(c);
   }
 }
@@ -187,23 +128,6 @@ TEST_F(PipelineTraining, ATiedTableThatNobodyWouldAddUpIsRefusedInWords) {
                                          "zb-v: the first rank has both ends"));
   EXPECT_THAT(refusal("dualpipe-v"), HasSubstr("both ends of the model"));
   EXPECT_THAT(refusal("pipedream-async"), HasSubstr("a tied token table does not go together"));
-}
-
-TEST_F(PipelineTraining, ReplicasWithUnequalShares) {
-  MeshCase c = draw({.dp = 2, .pp = 2}, "1f1b", DType::kF64);
-  c.options.global_batch = 5;
-  c.micro_batch = 1;
-  expect_equals_one_rank(c);
-  c.more = "--zero 3";
-  expect_equals_one_rank(c);
-}
-
-TEST_F(PipelineTraining, InF32LossesStayWithinAHundredThousandth) {
-  for (const char* schedule : {"1f1b", "zb-v"}) {
-    MeshCase c = draw({.pp = 2}, schedule, DType::kF32);
-    cut(c, 4);
-    expect_near_one_rank_in_f32(c);
-  }
 }
 
 }  // namespace

@@ -25,29 +25,6 @@ class PipelineUnderMpirun : public ultra::test::UnderMpirun {
                                                                  {"--layers", "4"}}) {}
 };
 
-TEST_F(PipelineUnderMpirun, ProcessesComputeWhatThreadsCompute) {
-  for (const char* flags :
-       {"--pp 4", "--pp 4 --schedule afab", "--pp 4 --schedule zero-bubble-h2"}) {
-    expect_same_as_threads(4, flags, "1");
-  }
-  for (const char* flags :
-       {"--pp 2 --schedule interleaved:2", "--pp 2 --schedule zb-v", "--pp 2 --schedule dualpipe-v",
-        "--pp 2 --schedule pipedream-async --clip 0"}) {
-    expect_same_as_threads(2, flags, "1");
-  }
-}
-
-TEST_F(PipelineUnderMpirun, MeshesOfProcesses) {
-  expect_same_as_threads(4, "--pp 2 --zero 3", "2");
-  expect_same_as_threads(4, "--pp 2 --tp 2 --sp on", "1");
-  expect_same_as_threads(4, "--pp 2 --cp 2 --schedule zb-v", "1");
-}
-
-TEST_F(PipelineUnderMpirun, WhatDoesNotFitEndsWithOneError) {
-  expect_refused(3, "--pp 2", "3 ranks are no whole replicas of 2 ranks each");
-  expect_refused(2, "--pp 2 --layers 1", "--layers 1 are fewer than the 2 parts");
-}
-
 TEST_F(PipelineUnderMpirun, AStageThatFailsEndsAllWithItsNameAndItsMicroBatch) {
   expect_refused(2,
                  ultra::test::words_of("--pp 2 --schedule afab --seq 64 --hidden 32 "

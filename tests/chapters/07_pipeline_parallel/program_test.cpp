@@ -74,53 +74,6 @@ TEST_F(PipelineProgram, EveryLayoutHasTheLossesOfOneRank) {
   }
 }
 
-TEST_F(PipelineProgram, ATiedTableOnTheFirstAndTheLastStageIsOneTable) {
-  const std::string tied = kFiveSteps + "--tied-embeddings ";
-  const json expected = losses_of(tied);
-  for (const char* flags :
-       {"--pp 2", "--pp 4 --schedule zero-bubble-h1", "--pp 2 --dp 2 --zero 2",
-        "--pp 2 --dp 2 --zero 3", "--pp 2 --tp 2 --cp 2", "--pp 2 --schedule interleaved:2"}) {
-    SCOPED_TRACE(flags);
-    expect_near_losses(losses_of(tied + flags), expected, 1e-10);
-  }
-}
-
-TEST_F(PipelineProgram, ValidatesWithTheForwardPassesOfItsSchedule) {
-  const std::string validating =
-      fmt::format("{}--val-data {} --val-every 2 --val-batches 2 ", kFiveSteps, ultra::test::kText);
-  const auto validations_of = [&](const std::string& flags) {
-    std::vector<double> losses;
-    const json summary = summary_of(validating + flags);
-    for (const json& validation : summary.at("validation_losses")) {
-      losses.push_back(validation.at("loss"));
-    }
-    return losses;
-  };
-  const std::vector<double> expected = validations_of("");
-  EXPECT_THAT(expected, SizeIs(3));  // behind steps 2, 4 and the last
-  for (const char* flags : {"--pp 4", "--pp 2 --schedule interleaved:2 --dp 2 --zero 3",
-                            "--pp 2 --schedule zb-v --cp 2 --tp 2 --sp on",
-                            "--pp 2 --schedule dualpipe-v --recompute full"}) {
-    SCOPED_TRACE(flags);
-    EXPECT_THAT(validations_of(flags), Pointwise(DoubleNear(1e-10), expected));
-  }
-}
-
-// The same passes in another order: not a bit differs, not in f32 either.
-TEST_F(PipelineProgram, SchedulesWithTheSameOrderOfMicroBatchesAgreeInEveryBit) {
-  const std::string model = "--global-batch 8 --micro-batch 2 --layers 4 --steps 4 --pp 2 ";
-  const json expected = losses_of(model + "--schedule afab");
-  for (const char* schedule : {"naive", "1f1b", "interleaved:2", "zero-bubble-h1"}) {
-    EXPECT_EQ(losses_of(model + "--schedule " + schedule), expected) << schedule;
-  }
-}
-
-TEST_F(PipelineProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
-  expect_goes_on_in_any_layout(kModel, {"", "--pp 4", "--pp 2 --dp 2 --zero 3",
-                                        "--pp 2 --tp 2 --sp on --zero 2 --schedule zb-v",
-                                        "--pp 2 --cp 2 --schedule interleaved:2"});
-}
-
 TEST_F(PipelineProgram, AsynchronousUpdatesTrainToo) {
   const json losses = losses_of(
       "--layers 4 --global-batch 8 --micro-batch 1 --steps 12 --pp 4 --clip 0 "
@@ -138,20 +91,6 @@ TEST_F(PipelineProgram, TheSummaryHoldsItsFlagsAndWhatRanksCounted) {
   EXPECT_EQ(config.at("micro_batches"), 2);
   for (const json& rank : cut.at("ranks")) {
     EXPECT_GT(rank.at("counters").at("peak_live_activations"), 0);
-  }
-}
-
-TEST_F(PipelineProgram, TheTableFindsTheRecordExact) {
-  for (const char* flags :
-       {"--pp 2", "--pp 2 --schedule zero-bubble-h1 --recompute full", "--pp 2 --dp 2",
-        "--pp 2 --layers 4 --schedule zb-v --tp 2 --sp on",
-        "--pp 2 --layers 4 --schedule zero-bubble-h2 --tp 2 --sp on --recompute selective",
-        "--pp 2 --cp 2 --seq 15", "--pp 2 --schedule pipedream-async --clip 0"}) {
-    const std::string out = output_of(std::string(flags) + " --global-batch 8 --micro-batch 1");
-    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact .* exact .*pp 0"))
-        << flags << out;
-    EXPECT_THAT(out, ContainsRegex("\n +[1-9] .* exact .* exact .* exact .* exact .*pp 1"))
-        << flags << out;
   }
 }
 

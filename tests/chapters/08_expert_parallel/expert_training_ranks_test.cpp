@@ -53,45 +53,6 @@ TEST_F(ExpertTraining, TheBalancingTermIsThatOfOneRank) {
   }
 }
 
-TEST_F(ExpertTraining, StagesWithExperts) {
-  for (const Axes& axes :
-       {Axes{.dp = 2, .pp = 2, .ep = 2}, Axes{.pp = 2, .cp = 2, .tp = 2, .ep = 2},
-        Axes{.dp = 2, .pp = 2, .cp = 2, .ep = 4}, Axes{.dp = 2, .pp = 4, .ep = 2},
-        Axes{.pp = 3, .cp = 2, .ep = 2}}) {
-    MeshCase c = draw(axes, DType::kF64);
-    c.options.model.num_layers = 2 * axes.pp;
-    c.micro_batch = c.options.micro_batch;
-    c.options.global_batch = axes.dp * random.between(1, 2 * axes.pp);
-    c.more = fmt::format(
-        "--schedule {} --zero {}",
-        random.pick({"afab", "1f1b", "zero-bubble-h1", "zero-bubble-h2", "zb-v", "dualpipe-v"}),
-        random.between(0, 3));
-    expect_equals_one_rank(c);
-  }
-}
-
-/// Block number num_layers is a mixture as the others are.
-TEST_F(ExpertTraining, TheBlockForTheTokenAfterNextHasExpertsToo) {
-  for (const char* balance : {"aux --aux-loss 0.5", "bias --bias-rate 0.05"}) {
-    MeshCase c = draw({.dp = 2, .pp = 2, .ep = 2}, DType::kF64);
-    c.options.model.num_layers = 2;
-    c.options.model.mtp = true;
-    c.model = fmt::format("--experts 4 --top-k 2 --balance {}", balance);
-    c.micro_batch = c.options.micro_batch;
-    c.more = fmt::format("--zero {}", random.between(0, 3));
-    expect_equals_one_rank(c);
-  }
-}
-
-TEST_F(ExpertTraining, RecomputationOnAMesh) {
-  for (const char* mode : {"selective", "full"}) {
-    MeshCase c = draw({.dp = 2, .cp = random.pick({1U, 2U}), .tp = random.pick({1U, 2U}), .ep = 2},
-                      DType::kF64);
-    c.more = fmt::format("--recompute {} --zero {}", mode, random.pick({0, 3}));
-    expect_equals_one_rank(c);
-  }
-}
-
 // What layers make again are the same bits, and a mixture keeps less for it: norms, and the products of
 // routed and of shared experts.
 TEST_F(ExpertTraining, SelectiveRecomputationChangesNoBitAndKeepsLess) {
@@ -118,17 +79,6 @@ TEST_F(ExpertTraining, SelectiveRecomputationChangesNoBitAndKeepsLess) {
   }
 }
 
-// Biases are kept as wholes, whatever shards the weights and wherever they are.
-TEST_F(ExpertTraining, BiasesAreTheSameWhoeverShardsTheWeights) {
-  for (const char* more : {"--zero 3 --hybrid-shard 2", "--zero 3 --offload optimizer+params",
-                           "--zero 1 --offload optimizer", "--zero 2 --check-replicas 1"}) {
-    MeshCase c = draw({.dp = 4, .ep = 2}, DType::kF64);
-    c.model = "--experts 4 --top-k 2 --router sigmoid --balance bias --bias-rate 0.1";
-    c.more = more;
-    expect_equals_one_rank(c);
-  }
-}
-
 // All tokens choose the same experts: one rank computes, the others wait, and nothing hangs.
 TEST_F(ExpertTraining, ExtremeImbalance) {
   for (const char* moe :
@@ -140,12 +90,6 @@ TEST_F(ExpertTraining, ExtremeImbalance) {
     c.model = moe;
     c.more = fmt::format("--zero {}", random.between(0, 3));
     expect_equals_one_rank(c, 1e-8);  // and amplify roundings
-  }
-}
-
-TEST_F(ExpertTraining, InF32LossesStayWithinAHundredThousandth) {
-  for (const Axes& axes : {Axes{.dp = 2, .cp = 2, .ep = 2}, Axes{.dp = 4, .tp = 2, .ep = 4}}) {
-    expect_near_one_rank_in_f32(draw(axes, DType::kF32));
   }
 }
 

@@ -58,12 +58,6 @@ TEST_F(ExpertProgram, WithoutExpertsItIsThePreviousChapter) {
   EXPECT_EQ(losses_of(dense + "--experts 0"), losses_of(dense));
 }
 
-TEST_F(ExpertProgram, CheckpointsOfAnyLayoutGoOnInAnyOther) {
-  expect_goes_on_in_any_layout(kModel + "--router sigmoid --balance bias --bias-rate 0.1 ",
-                               {"", "--dp 4 --ep 4 --zero 1", "--dp 2 --cp 2 --ep 2 --zero 3",
-                                "--dp 2 --tp 2 --ep 2 --sp off"});
-}
-
 TEST_F(ExpertProgram, TheSummaryHoldsItsFlagsAndTheMetricsTheLoads) {
   const std::string file = folder.path("metrics");
   static_cast<void>(output_of(kModel + "--dp 2 --ep 2 --steps 3 --metrics " + file));
@@ -92,17 +86,6 @@ TEST_F(ExpertProgram, OfManyExpertsTheTableShowsTheExtremes) {
       "--global-batch 4 --seq 16 --layers 1 --hidden 16 --steps 1 --experts 64 --expert-ffn 8");
   EXPECT_THAT(out, ContainsRegex("layer 0 +from [0-9.]+ to [0-9.]+ \\(expert [0-9]+\\), "
                                  "[0-9]+ of 64 without tokens"));
-}
-
-TEST_F(ExpertProgram, TheTableFindsTheRecordOfStatesExact) {
-  for (const char* flags :
-       {"--dp 2 --ep 2", "--dp 2 --ep 2 --recompute selective", "--dp 2 --tp 2 --ep 2",
-        "--cp 2 --ep 2 --seq 16", "--pp 2 --dp 2 --ep 2"}) {
-    const std::string out =
-        output_of(kModel + "--top-k 8 --seq 16 --steps 2 " + std::string(flags));
-    EXPECT_THAT(out, ContainsRegex("\n +0 .* exact .* exact .* exact ")) << flags << out;
-    EXPECT_THAT(out, HasSubstr("Shares of the experts in the last step"));
-  }
 }
 
 // Other answers -----------------------------------------------------------------------------------

@@ -87,15 +87,6 @@ TEST_F(PrecisionTraining, Bf16OnMeshesWithEveryStageOfZero) {
   }
 }
 
-TEST_F(PrecisionTraining, TokensAfterNextInTwoBytes) {
-  for (const Axes& axes : {Axes{.dp = 2}, Axes{.tp = 2}, Axes{.dp = 2, .pp = 2, .cp = 2}}) {
-    MeshCase c = draw(axes, any_bf16());
-    c.options.model.mtp = true;
-    c.more = fmt::format("--zero {}", random.between(0, 3));
-    expect_equals_one_rank(c, kBf16);
-  }
-}
-
 TEST_F(PrecisionTraining, Fp16OnMeshesWithEveryStageOfZero) {
   for (const Axes& axes :
        {Axes{.dp = 2}, Axes{.tp = 2}, Axes{.cp = 2}, Axes{.dp = 2, .pp = 2, .tp = 2}}) {
@@ -167,16 +158,6 @@ TEST_F(PrecisionTraining, OffloadedStatesChangeNoBit) {
       offloaded.more += " --offload optimizer";
       expect_bits_of(offloaded, kept);
     }
-  }
-}
-
-TEST_F(PrecisionTraining, ExpertsInTwoBytes) {
-  for (const char* balance : {"aux", "bias"}) {
-    MeshCase c = draw({.dp = 2}, random.pick({"--precision bf16", "--precision fp16"}));
-    c.model += fmt::format(" --experts 4 --expert-ffn 8 --balance {} --z-loss 0.1", balance);
-    c.more = fmt::format("--ep 2 --zero {}", random.between(0, 3));
-    // A token whose affinities lie close together may go to another expert.
-    expect_equals_one_rank(c, {.losses = 1.0 / 64, .norms = 1.0 / 4});
   }
 }
 

@@ -69,18 +69,6 @@ TEST_F(PrecisionProgram, AResumedTrainingHasTheLossesOfOneThatDidNotStop) {
   }
 }
 
-TEST_F(PrecisionProgram, CheckpointsGoOnInAnyLayout) {
-  const std::string saved = folder.path("saved");
-  const std::string flags = "--precision bf16 ";
-  const json expected = losses_of(flags + "--steps 5");
-  static_cast<void>(output_of(flags + "--steps 3 --dp 2 --zero 3 --checkpoint " + saved));
-  for (const char* layout : {"", "--dp 4 --zero 1", "--tp 2", "--pp 2"}) {
-    SCOPED_TRACE(layout);
-    expect_near_losses(losses_of(flags + "--steps 5 --resume " + saved + " " + layout), expected,
-                       1.0 / 256);
-  }
-}
-
 TEST_F(PrecisionProgram, AnotherPrecisionGoesOnAndSaysSo) {
   const std::string saved = folder.path("saved");
   static_cast<void>(output_of("--steps 3 --checkpoint " + saved));

@@ -30,6 +30,21 @@ TEST_F(FiveDProgram, AllAxesTogetherHaveTheLossesOfOneRank) {
       losses_of(experts), 1e-10);
 }
 
+// What the workbook promises of the type that trains by default.
+TEST_F(FiveDProgram, InF32LossesStayWithinAHundredThousandth) {
+  const std::string model = "--layers 4 --global-batch 8 --micro-batch 1 --steps 20 --seq 16 ";
+  const auto expected = losses_of(model);
+  for (const char* flags :
+       {"--dp 3", "--dp 2 --zero 3", "--dp 4 --zero 2 --hybrid-shard 2", "--tp 4 --sp on",
+        "--cp 3 --cp-layout contiguous", "--cp 4 --dp 2 --cp-method all-gather",
+        "--pp 2 --schedule zb-v", "--dp 2 --pp 2 --cp 2 --tp 2 --zero 1"}) {
+    SCOPED_TRACE(flags);
+    expect_near_losses(losses_of(model + flags), expected, 1e-5);
+  }
+  const std::string experts = model + "--experts 4 --expert-ffn 8 --top-k 4 ";
+  expect_near_losses(losses_of(experts + "--dp 4 --tp 2 --ep 4"), losses_of(experts), 1e-5);
+}
+
 TEST_F(FiveDProgram, RanksKeepAndSendWhatIsRecorded) {
   for (const char* flags : {"--dp 2 --pp 2 --cp 2 --tp 2 --zero 3", "--dp 2 --tp 2 --pp 2",
                             "--dp 2 --pp 2 --schedule zero-bubble-h2 --zero 1", "--dp 3 --zero 2",

@@ -128,25 +128,6 @@ class ProgramTest : public ::testing::Test {
     return summary_of(line).at("losses");
   }
 
-  /// Five steps of a training that was saved behind three have the losses of five in one go, in
-  /// whatever layout: from each of them in the first, and in those so far ahead of it.
-  void expect_goes_on_in_any_layout(const std::string& model, const Words& layouts,
-                                    const std::vector<std::size_t>& ahead = {1}) const {
-    const nlohmann::json expected = losses_of(model + " --steps 5 " + layouts.front());
-    for (std::size_t from = 0; from < layouts.size(); ++from) {
-      const std::string saved = folder.path("from-" + std::to_string(from));
-      static_cast<void>(
-          summary_of(model + " --steps 3 " + layouts[from] + " --checkpoint " + saved));
-      std::vector<std::size_t> others = {0};
-      for (const std::size_t by : ahead) others.push_back((from + by) % layouts.size());
-      for (const std::size_t to : others) {
-        SCOPED_TRACE(layouts[from] + " to " + layouts[to]);
-        expect_near_losses(losses_of(model + " --steps 5 " + layouts[to] + " --resume " + saved),
-                           expected, 1e-10);
-      }
-    }
-  }
-
   /// A run that must end with an error: one line, nothing that looks like a result, no file.
   ProcessResult failed(Changes changes, int exit_code, const Words& parts,
                        const Words& more) const {

@@ -151,12 +151,6 @@ void MeshTest::expect_equals_one_rank(const MeshCase& c, double relative) {
   });
 }
 
-void MeshTest::expect_near_one_rank_in_f32(MeshCase c) {
-  c.options.steps = 20;
-  on_mesh(c,
-          [&](Communicator& world) { expect_near_losses(c.run(world), c.run_alone(world), 1e-5); });
-}
-
 std::vector<train::RankSummary> MeshTest::summaries(const MeshCase& c) {
   std::vector<train::RankSummary> ranks;
   const auto keep = [&](Communicator& world) {

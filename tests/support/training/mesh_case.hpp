@@ -114,9 +114,6 @@ class MeshTest : public RandomTest {
                             double relative);
   static void expect_equals_one_rank(const MeshCase& c, double relative = 1e-10);
 
-  /// 20 steps in f32, as the workbook promises for every layout.
-  static void expect_near_one_rank_in_f32(MeshCase c);
-
   /// The summaries of all ranks after a training, where rank 0 ran.
   static std::vector<train::RankSummary> summaries(const MeshCase& c);
 

@@ -102,24 +102,6 @@ TEST_F(CheckpointProgram, MomentumOfWholeMatricesGoesOnInAnyLayout) {
   }
 }
 
-/// Each run makes some of the steps, in a layout of its own, in the folder of all.
-TEST_F(CheckpointProgram, AChainOfLayouts) {
-  const json expected = losses_of(kSixSteps, {});
-  static_cast<void>(save_all(kSixSteps, kFourShards, "0"));
-  int number = 0;
-  for (const Words& layout : {Words{"--dp", "3", "--zero", "1"}, Words{"--dp", "1"},
-                              Words{"--dp", "8", "--zero", "3", "--hybrid-shard", "4"},
-                              Words{"--dp", "2", "--zero", "0"}}) {
-    const std::string from =
-        saved_step(static_cast<std::size_t>(number) + 1, std::to_string(number));
-    ++number;
-    const std::string to = std::to_string(number);
-    expect_near_losses(save_all(kSixSteps, joined(layout, {"--resume", from}), to), expected,
-                       kAnotherOrder);
-    EXPECT_EQ(names(to).front(), step_name(static_cast<std::size_t>(number) + 1));
-  }
-}
-
 // The field's own files -------------------------------------------------------------------------
 
 class FromAFolder : public CheckpointProgramTest {
