@@ -89,45 +89,6 @@ TEST_F(Replicated, TrainingEqualsOneRankInF64) {
   }
 }
 
-TEST_F(Replicated, TrainingEqualsOneRankInF32) {
-  for (const std::size_t ranks : {2U, 3U, 4U}) {
-    train::TrainOptions options = random_run(ranks);
-    options.steps = 20;
-    on_ranks(ranks, options, with_book(), [&](Communicator& world) {
-      const RankRun run = run_replicated(world, options);
-      expect_near_losses(run, run_alone(world, options), 1e-5);
-      expect_equal_replicas(world, run);
-    });
-  }
-}
-
-TEST_F(Replicated, ClippingSeesTheGlobalGradient) {
-  train::TrainOptions options = random_run(3);
-  options.dtype = DType::kF64;
-  options.clip_norm = 1e-3;
-  on_ranks(3, options, with_book(), [&](Communicator& world) {
-    const RankRun one = run_alone(world, options);
-    ASSERT_GT(one.result.steps[0].grad_norm, 1e-3) << "the clip must bind";
-    const RankRun three = run_replicated(world, options);
-    for (std::size_t i = 0; i < options.steps; ++i) {
-      const double norm = one.result.steps[i].grad_norm;
-      EXPECT_NEAR(three.result.steps[i].grad_norm, norm, 1e-9 * norm);
-    }
-    expect_near_weights(three, one, 1e-10);
-  });
-}
-
-TEST_F(Replicated, TheWayThatCollectivesTakeChangesOnlyRoundings) {
-  train::TrainOptions options = random_run(4);
-  options.dtype = DType::kF64;
-  on_ranks(4, options, with_rings(), [&](Communicator& world) {
-    const RankRun rings = run_replicated(world, options);
-    expect_near_weights(run_replicated(world.with_algorithms(nullptr), options), rings, 1e-10);
-    EXPECT_EQ(run_replicated(world, options).weights, rings.weights)
-        << "the same way is the same run, bitwise";
-  });
-}
-
 TEST_F(Replicated, SentBytesAreTheClosedForm) {
   for (const std::size_t ranks : {1U, 2U, 3U, 4U}) {
     train::TrainOptions options = random_run(ranks);

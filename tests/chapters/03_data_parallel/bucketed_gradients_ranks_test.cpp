@@ -1,5 +1,5 @@
-// Gradients of several replicas: every way to add them up leaves the same bits, sends what it must
-// and no more, takes no memory beside the gradients, and fails without hanging.
+// Gradients of several replicas: what adds them up sends what it must and no more, takes no memory beside
+// the gradients, and fails without hanging.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "chapters/01_memory/recompute.hpp"
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "common/base/errors.hpp"
@@ -22,14 +21,12 @@
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
-#include "tests/support/training/rank_runs.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using test::Followed;
-using test::Gradients;
 using test::Replica;
 using test::SyncWay;
 using ::testing::HasSubstr;
@@ -79,85 +76,11 @@ class BucketsOnRanks : public ultra::test::RandomTest {
     Followed(model, exchange).step(global, dp, step.micro_batch);
   }
 
-  std::vector<Tensor> gradients_by(const SyncWay& way, const Communicator& dp, const Step& step) {
-    Replica replica(step.config, step.dtype, seed);
-    step_on(replica.model, way, dp, step);
-    return ultra::test::gradients_of(replica.model);
-  }
-
   data::Dataset text = test::random_text(random);
 
  private:
   ultra::test::Watchdog watchdog_{std::chrono::seconds(100)};
 };
-
-void expect_equal(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected) {
-  ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t p = 0; p < actual.size(); ++p) {
-    EXPECT_TRUE(ultra::test::all_equal(actual[p], expected[p])) << "parameter " << p;
-  }
-}
-
-TEST_F(BucketsOnRanks, EveryWayLeavesTheSameBits) {
-  for (const int replicas : kReplicas) {
-    const Step step = draw(replicas);
-    SCOPED_TRACE(step.str());
-    run_ranks(
-        replicas,
-        [&](Communicator& dp) {
-          const std::vector<SyncWay> ways = test::all_ways(dp);
-          const std::vector<Tensor> expected = gradients_by(ways[0], dp, step);
-          for (const Tensor& gradient : expected) {
-            ultra::test::expect_same_on_all(dp, gradient.to_vector());
-          }
-          for (const SyncWay& way : ways) {
-            const std::vector<Tensor> found = gradients_by(way, dp, step);
-            SCOPED_TRACE(way.name);
-            expect_equal(found, expected);
-          }
-        },
-        test::in_rank_order());
-  }
-}
-
-TEST_F(BucketsOnRanks, GradientsAreThoseOfOneDevice) {
-  for (const int replicas : kReplicas) {
-    Step step = draw(replicas);
-    step.dtype = DType::kF64;
-    SCOPED_TRACE(step.str());
-    const data::Sampler global(text, step.config.max_seq_len, step.global_batch, seed);
-    const Gradients expected = test::on_one_device(step.config, step.dtype, seed, global);
-    run_ranks(replicas, [&](Communicator& dp) {  // by the platform's own all-reduce
-      for (const SyncWay& way : test::all_ways(dp)) {
-        Replica replica(step.config, step.dtype, seed);
-        step_on(replica.model, way, dp, step);
-        test::expect_gradients(replica.model, expected, 1e-10, way.name);
-      }
-    });
-  }
-}
-
-TEST_F(BucketsOnRanks, RecomputationComposes) {
-  const Step step = draw(3);
-  SCOPED_TRACE(step.str());
-  run_ranks(
-      3,
-      [&](Communicator& dp) {
-        const auto gradients = [&](const memory::RecomputeConfig& config) {
-          nn::DenseFactory dense;
-          memory::RecomputeFactory factory(dense, config);
-          nn::Model model(step.config, Device::cpu(), step.dtype, seed, factory);
-          Random same(seed);
-          ultra::test::randomize_weights(same, model);
-          step_on(model, test::in_buckets(dp, 500), dp, step);
-          return ultra::test::gradients_of(model);
-        };
-        const std::vector<Tensor> expected = gradients({.mode = memory::Recompute::kNone});
-        expect_equal(gradients({.mode = memory::Recompute::kFull}), expected);
-        expect_equal(gradients({.mode = memory::Recompute::kSelective}), expected);
-      },
-      test::in_rank_order());
-}
 
 TEST_F(BucketsOnRanks, GradientsMayBecomeReadyInAnotherOrderOnEachRank) {
   const nn::ModelConfig config = test::random_config(random);
@@ -235,30 +158,6 @@ TEST_F(BucketsOnRanks, OneAllReducePerBucketAndStepHoweverManyMicroBatchesThereA
   }
 }
 
-TEST_F(BucketsOnRanks, EachRankSends2NMinus1OverNOfGradientsThatDivide) {
-  Step step = draw(4);
-  // Every parameter is a multiple of 12 elements.
-  step.config.num_heads = 2;
-  step.config.num_kv_heads = 1;
-  step.config.hidden_size = 12;
-  for (const int replicas : {1, 2, 3, 4}) {
-    step.replicas = replicas;
-    run_ranks(
-        replicas,
-        [&](Communicator& dp) {
-          for (const SyncWay& way : test::all_ways(dp)) {
-            Replica replica(step.config, step.dtype, seed);
-            const CommStats::PerKind traffic =
-                traffic_of([&] { step_on(replica.model, way, dp, step); }, dp);
-            const auto n = static_cast<std::size_t>(replicas);
-            EXPECT_EQ(traffic.sent_bytes, 2 * (n - 1) * gradient_bytes(replica) / n)
-                << way.name << ", " << step.str();
-          }
-        },
-        test::in_rank_order());
-  }
-}
-
 TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
   const Step step = draw(3);
   SCOPED_TRACE(step.str());
@@ -279,25 +178,6 @@ TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
         }
       },
       test::in_rank_order());
-}
-
-TEST_F(BucketsOnRanks, GroupsOfReplicasAddUpEachTheirOwn) {
-  const nn::ModelConfig config = test::random_config(random);
-  run_ranks(4, [&](Communicator& world) {
-    const Communicator dp = world.split([](int rank) { return rank % 2; }, "dp");
-    Replica replica(config, DType::kF64, seed);
-    const std::vector<nn::Parameter*>& parameters = replica.model.parameters();
-    const auto exchange = test::in_buckets(dp, 1000).make(parameters);
-    exchange->step_begins();
-    for (std::size_t p = parameters.size(); p-- > 0;) {
-      test::make_gradient(*parameters[p], world.rank());
-      exchange->completed(p);
-    }
-    exchange->finish();
-    for (const nn::Parameter* parameter : parameters) {
-      EXPECT_EQ(parameter->grad().to_vector().front(), 2 * (world.rank() % 2) + 2.0);
-    }
-  });
 }
 
 // Failing -----------------------------------------------------------------------------------------

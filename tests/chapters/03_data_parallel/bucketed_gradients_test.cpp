@@ -183,16 +183,5 @@ TEST_F(BucketedGradients, TheModelMayBeGoneFirst) {
   replica.reset();
 }
 
-TEST_F(BucketedGradients, ABucketIsHeldNoLongerThanItsExchange) {
-  run_ranks(1, [&](Communicator& dp) {
-    for (const test::SyncWay& way : test::all_ways(dp)) {
-      const auto exchange = way.make(parameters());
-      step(*exchange);
-      replica->model.drop_grads();
-      EXPECT_EQ(replica->device.memory().current()[MemoryCategory::kGradients], 0U) << way.name;
-    }
-  });
-}
-
 }  // namespace
 }  // namespace ultra::data_parallel

@@ -3,11 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -25,35 +23,6 @@ using namespace zero::test;
 using ::testing::HasSubstr;
 using ultra::test::message_of;
 using ultra::test::Random;
-
-/// All weights, from the pieces that the ranks of a copy own. Collective over shards.
-std::vector<std::vector<double>> gathered(const std::vector<double>& own, const ZeroCase& c,
-                                          const Communicator& shards) {
-  nn::DenseFactory factory;
-  nn::Model model = deferred_model(c, factory);
-  std::vector<std::vector<double>> weights;
-  for (const nn::Parameter* parameter : model.parameters()) {
-    weights.emplace_back(parameter->count(), 0.0);
-  }
-  auto next = own.begin();
-  for (const ParameterGroup& group : groups_of(model, c)) {
-    for (const Piece& piece : group.pieces(shards.rank())) {
-      const auto size = static_cast<std::ptrdiff_t>(piece.elements.size());
-      if (own.end() - next < size) throw std::runtime_error("pieces are missing");
-      std::copy_n(next, size,
-                  weights[group.numbers[piece.tensor]].begin() +
-                      static_cast<std::ptrdiff_t>(piece.elements.begin));
-      next += size;
-    }
-  }
-  EXPECT_EQ(next, own.end()) << "pieces that no parameter has";
-  for (std::vector<double>& weight : weights) {
-    const Tensor sum = Tensor::from<double>(Device::cpu(), {weight.size()}, weight).clone();
-    shards.all_reduce(sum).wait();  // exact: the others have zeros there
-    weight = sum.to_vector();
-  }
-  return weights;
-}
 
 /// One rank's sharded model, whose steps are of so many micro-batches; and a plain one of the same
 /// weights.
@@ -87,16 +56,6 @@ struct StagesRank {
     sharded->exchange()->finish();
   }
 
-  /// The values, or gradients, of the pieces that this rank updates.
-  [[nodiscard]] std::vector<double> own(Tensor optim::TensorUpdate::*which) const {
-    std::vector<double> all;
-    for (const optim::TensorUpdate& update : sharded->updates()) {
-      const std::vector<double> values = (update.*which).to_vector();
-      all.insert(all.end(), values.begin(), values.end());
-    }
-    return all;
-  }
-
   [[nodiscard]] std::size_t in_use(MemoryCategory category) const {
     return device.memory().current()[category];
   }
@@ -126,49 +85,6 @@ class ShardedModelTest : public ZeroTest {
     }
   }
 };
-
-TEST_F(ShardedModelTest, StartsWithTheModelsWeights) {
-  in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    StagesRank rank(dp, c);
-    rank.pass();
-    const auto weights = gathered(rank.own(&optim::TensorUpdate::value), c, rank.groups.shards);
-    for (std::size_t p = 0; p < weights.size(); ++p) {
-      const nn::Parameter& parameter = *rank.plain.parameters()[p];
-      EXPECT_TRUE(weights[p] == parameter.value().to_vector()) << parameter.name();
-    }
-  });
-}
-
-TEST_F(ShardedModelTest, EachRankHasItsPartOfTheSummedGradient) {
-  in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    StagesRank rank(dp, c);
-    rank.pass();
-    const auto found = gathered(rank.own(&optim::TensorUpdate::grad), c, rank.groups.shards);
-    for (std::size_t p = 0; p < found.size(); ++p) {
-      const nn::Parameter& parameter = *rank.plain.parameters()[p];
-      dp.all_reduce(parameter.grad()).wait();
-      EXPECT_TRUE(found[p] == parameter.grad().to_vector()) << parameter.name();
-    }
-  });
-}
-
-TEST_F(ShardedModelTest, EveryElementBelongsToOneRankAndDecaysAsItsParameterDoes) {
-  in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    StagesRank rank(dp, c);
-    rank.pass();
-    std::vector<double> decay;
-    for (const optim::TensorUpdate& update : rank.sharded->updates()) {
-      EXPECT_EQ(update.value.shape(), update.grad.shape());
-      decay.insert(decay.end(), update.value.numel(), update.decay ? 2.0 : 1.0);
-    }
-    const auto found = gathered(decay, c, rank.groups.shards);
-    for (std::size_t p = 0; p < found.size(); ++p) {
-      const nn::Parameter& parameter = *rank.model.parameters()[p];
-      const std::vector<double> expected(parameter.count(), train::decays(parameter) ? 2.0 : 1.0);
-      EXPECT_TRUE(found[p] == expected) << parameter.name();
-    }
-  });
-}
 
 TEST_F(ShardedModelTest, ThePiecesAreTheSameInEachStep) {
   in_each_stage([](const Communicator& dp, const ZeroCase& c) {
@@ -211,32 +127,6 @@ TEST_F(ShardedModelTest, WhatIsGatheredIsWhatTheModelComputesWith) {
     for (const nn::Parameter* parameter : rank.model.parameters()) {
       const std::vector<double> expected(parameter->count(), 3.0);
       EXPECT_TRUE(ultra::test::all_equal(parameter->value(), expected)) << parameter->name();
-    }
-  });
-}
-
-TEST_F(ShardedModelTest, AStepOfAllShardsIsTheStepOfTheModel) {
-  in_each_stage([](const Communicator& dp, const ZeroCase& c) {
-    StagesRank rank(dp, c);
-    optim::Optimizer plain_optimizer(optim::adamw());
-    for (int step = 0; step < 2; ++step) {
-      rank.pass();
-      rank.sharded->update(rank.sharded->updates(),
-                           {.learning_rate = 0.1, .norm = 1, .clip_norm = 0});
-      std::vector<optim::TensorUpdate> updates;
-      for (const nn::Parameter* parameter : rank.plain.parameters()) {
-        dp.all_reduce(parameter->grad()).wait();
-        updates.push_back({.value = parameter->value(),
-                           .grad = parameter->grad(),
-                           .decay = train::decays(*parameter)});
-      }
-      plain_optimizer.step(updates, 0.1, 1.0);
-      const auto weights = gathered(rank.own(&optim::TensorUpdate::value), c, rank.groups.shards);
-      for (std::size_t p = 0; p < weights.size(); ++p) {
-        EXPECT_TRUE(weights[p] == updates[p].value.to_vector()) << "step " << step;
-      }
-      rank.sharded->drop_gradients();
-      rank.plain.drop_grads();
     }
   });
 }

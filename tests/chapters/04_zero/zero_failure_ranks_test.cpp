@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <limits>
@@ -43,8 +42,7 @@ class ZeroFailure : public ZeroTest {
   /// Trains on ranks of which each makes its own changes, and expects that no tensor is left.
   using ChangesOf = std::function<StageChanges(const Communicator&)>;
   static Fates fates(const ZeroCase& c, const ChangesOf& changes_of,
-                     const std::function<ZeroCase(int rank)>& case_of = {},
-                     const RankOptions& options = in_rank_order()) {
+                     const std::function<ZeroCase(int rank)>& case_of = {}) {
     std::vector<std::optional<Device>> devices(static_cast<std::size_t>(c.ranks));
     Fates found;
     quietly([&] {
@@ -58,7 +56,7 @@ class ZeroFailure : public ZeroTest {
             };
             static_cast<void>(train_zero(dp, case_of ? case_of(dp.rank()) : c, changes));
           },
-          options);
+          in_rank_order());
     });
     SCOPED_TRACE(c.str());
     if (launched_world_size()) return found;  // MPI keeps what nobody received until its end
@@ -198,57 +196,7 @@ TEST_F(ZeroFailure, OneRankWithoutMemoryEndsAll) {
   }
 }
 
-TEST_F(ZeroFailure, AModelThatDoesNotFitAsAWholeTrainsInShards) {
-  ZeroCase c = draw_any(ZeroStage::kParameters);
-  c.ranks = 4;
-  c.options.global_batch = 4;
-  c.options.model = {.vocab_size = data::kByteVocabulary,
-                     .hidden_size = 36,
-                     .num_layers = 6,
-                     .num_heads = 3,
-                     .num_kv_heads = 3,
-                     .ffn_hidden_size = 50,
-                     .max_seq_len = 4};
-  c.settings = {.stage = ZeroStage::kParameters, .bucket_capacity = 5000, .prefetch = 1};
-  ZeroCase whole = c;
-  whole.settings.stage = ZeroStage::kOptimizer;
-  std::atomic<std::size_t> limit = 0;  // the same from every rank
-  on_ranks(c, [&](Communicator& dp) {
-    const train::TrainResult in_shards = train_zero(dp, c);
-    const train::TrainResult as_a_whole = train_zero(dp, whole);
-    const std::size_t enough = in_shards.ranks.front().memory.peak_total().bytes;
-    const std::size_t needed = as_a_whole.ranks.front().memory.peak_total().bytes;
-    EXPECT_LT(enough * 3 / 2, needed) << "a wide margin";
-    limit = (enough + needed) / 2;
-  });
-  c.options.device_memory = whole.options.device_memory = limit;
-  const auto unchanged = [](const Communicator&) { return StageChanges(); };
-  expect_all<OutOfMemory>(fates(whole, unchanged), whole, "out of device memory");
-  EXPECT_EQ(fates(c, unchanged).thrown, nullptr);
-}
-
 // A loss that is no number ------------------------------------------------------------------------
-
-TEST_F(ZeroFailure, ALossThatIsNoNumberEndsAll) {
-  for (const ZeroStage stage : kSharded) {
-    const ZeroCase c = draw_any(stage);
-    const int guilty = static_cast<int>(random.between(0, static_cast<std::size_t>(c.ranks) - 1));
-    expect_all<NumericError>(
-        fates(c,
-              [&](const Communicator& dp) {
-                StageChanges changes;
-                changes.rule = optim::adamw(
-                    {}, [=, rank = dp.rank()](
-                            const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-                            const Tensor& second_moment, const ops::AdamWStep& constants) {
-                      ops::adamw_into(value, grad, first_moment, second_moment, constants);
-                      if (rank == guilty && constants.step == 1) value.fill(kNaN);
-                    });
-                return changes;
-              }),
-        c, "loss is nan at step 2");
-  }
-}
 
 TEST_F(ZeroFailure, AGradientThatIsNoNumberEndsAll) {
   for (const ZeroStage stage : kSharded) {
@@ -277,16 +225,14 @@ TEST_F(ZeroFailure, AGradientThatIsNoNumberEndsAll) {
 class ZeroMismatch : public ZeroFailure {
  protected:
   /// The last rank has other settings.
-  static Fates fates_with(const ZeroCase& c, const ZeroSettings& other,
-                          const RankOptions& options = in_rank_order()) {
+  static Fates fates_with(const ZeroCase& c, const ZeroSettings& other) {
     return fates(
         c, [](const Communicator&) { return StageChanges(); },
         [&](int rank) {
           ZeroCase own = c;
           if (rank == c.ranks - 1) own.settings = other;
           return own;
-        },
-        options);
+        });
   }
   static void expect_mismatch(const ZeroCase& c, const ZeroSettings& other) {
     expect_all<CommMismatch>(fates_with(c, other), c, "call different operations");
@@ -339,6 +285,7 @@ TEST_F(ZeroMismatch, AnotherStageIsReported) {
 /// second micro-batch's gradients among the replicas: a mismatch of two groups, in which all wait
 /// for ever.
 TEST_F(ZeroMismatch, Stages1And2AreReportedAsADeadlock) {
+  if (launched_world_size()) GTEST_SKIP() << "processes do not see that all others wait too";
   for (const auto& [one, other] : {std::pair{ZeroStage::kOptimizer, ZeroStage::kGradients},
                                    std::pair{ZeroStage::kGradients, ZeroStage::kOptimizer}}) {
     ZeroCase c = draw_any(one);
@@ -346,13 +293,8 @@ TEST_F(ZeroMismatch, Stages1And2AreReportedAsADeadlock) {
     c.options.global_batch = 2 * static_cast<std::size_t>(c.ranks);
     ZeroSettings settings = c.settings;
     settings.stage = other;
-    RankOptions options = in_rank_order();
-    // Processes do not see that all others wait too; threads do, and a starved one needs its time.
-    if (launched_world_size()) options.timeout = std::chrono::seconds(5);
-    const Fates found = fates_with(c, settings, options);
-    if (!launched_world_size()) {
-      expect_all<Deadlock>(found, c, "[loss and norm]");
-    }
+    const Fates found = fates_with(c, settings);
+    expect_all<Deadlock>(found, c, "[loss and norm]");
     for (const auto& [rank, fate] : found.ranks) {
       EXPECT_THAT(fate.message, AnyOf(HasSubstr("[reduce bucket"), HasSubstr("[loss and norm]")));
       EXPECT_LT(fate.seconds, kPromptly);

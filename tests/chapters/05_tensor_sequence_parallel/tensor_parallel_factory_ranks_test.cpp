@@ -58,48 +58,6 @@ TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
   }
 }
 
-// One pass, every gradient: those of copies that are partial add up to the whole.
-TEST_F(FactoryTest, GradientsAreTheShardsOfOneDevicesGradients) {
-  for (const std::size_t tp : {1U, 2U, 3U, 4U}) {
-    const Split how = draw_split();
-    const MeshCase c = draw({.tp = tp}, DType::kF64, how);
-    on_mesh(c, [&](Communicator& ranks) {
-      ultra::test::Random same(seed);  // on every rank
-      const auto batch = ultra::test::random_micro_batch(same, Device::cpu(), c.options.model, 2,
-                                                         c.options.model.max_seq_len);
-      nn::DenseFactory dense;
-      TensorParallelFactory split(dense, ranks, how.sequence_parallel, how.overlap);
-      nn::Model model(c.options.model, Device::cpu(), DType::kF64, seed, split);
-      nn::Model whole(c.options.model, Device::cpu(), DType::kF64, seed, dense);
-      train::RankGroups groups;
-      add_tensor_groups(groups, ranks, c.options.model.num_kv_heads);
-      const double normalizer = static_cast<double>(batch.tokens.numel());
-      const double loss = ultra::test::run_step(model, batch, normalizer);
-      const double expected = ultra::test::run_step(whole, batch, normalizer);
-      std::vector<Tensor> gradients;
-      for (const nn::Parameter* own : model.parameters()) {
-        gradients.push_back(without_padding(*own, own->grad()).clone());
-        for (const nn::Replication& replication : own->replications()) {
-          if (replication.gradients == nn::CopyGradients::kEqual) continue;
-          groups.at(replication.group).all_reduce(gradients.back()).wait();
-        }
-      }
-      EXPECT_NEAR(loss, expected, 1e-12 * expected);
-      const double largest = ultra::test::largest_gradient(whole);
-      for (std::size_t i = 0; i < whole.parameters().size(); ++i) {
-        const nn::Parameter& own = *model.parameters()[i];
-        SCOPED_TRACE(own.name());
-        EXPECT_TRUE(ultra::test::all_near(
-            gradients[i], shard_of(own, whole.parameters()[i]->grad()), 1e-12 * largest));
-        for (const nn::Replication& replication : own.replications()) {
-          EXPECT_EQ(groups.at(replication.group).size(), replication.size);
-          EXPECT_EQ(groups.at(replication.group).rank(), replication.index);
-        }
-      }
-    });
-  }
-}
-
 TEST_F(FactoryTest, HeadsStayWholeAndFewHeadsAreCopied) {
   const nn::LinearSpec keys{.name = "k",
                             .in_features = 6,

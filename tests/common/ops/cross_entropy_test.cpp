@@ -85,24 +85,6 @@ TEST_F(CrossEntropyTest, ExtremeLogitsNeitherOverflowNorTurnIntoNan) {
   }
 }
 
-TEST_F(CrossEntropyTest, EqualLogitsCostTheLogarithmOfTheVocabulary) {
-  const Tensor logits = Tensor::zeros(device, {5, 256}, DType::kF64);
-  const double loss = cross_entropy_into_gradient(logits, random.tokens(device, {5}, 256), 5.0);
-  EXPECT_NEAR(loss, std::log(256.0), rounding_bound(DType::kF64, 256 + 5, std::log(256.0)));
-}
-
-TEST_F(CrossEntropyTest, TheGradientOfEachTokenSumsToZero) {
-  const std::size_t vocab = random.between(2, 200);
-  const Tensor logits = random.tensor(device, {3, vocab}, DType::kF64, 5.0);
-  static_cast<void>(cross_entropy_into_gradient(logits, random.tokens(device, {3}, vocab), 3.0));
-  for (std::size_t row = 0; row < 3; ++row) {
-    double sum = 0.0;
-    for (const double d : logits.slice(0, {row, row + 1}).to_vector()) sum += d;
-    // exp's argument is off by up to 30 ulp for logits this far apart, and vocab terms add up.
-    EXPECT_NEAR(sum, 0.0, rounding_bound(DType::kF64, count_of(2 * vocab) + 40, 2.0 / 3.0));
-  }
-}
-
 TEST_F(CrossEntropyTest, TheGradientMatchesFiniteDifferences) {
   for (int round = 0; round < 4; ++round) {
     const std::size_t vocab = random.between(1, 40);
@@ -160,26 +142,6 @@ TEST_F(HeadZLossTest, TheGradientOfAZLossMatchesFiniteDifferences) {
     const Tensor gradient = logits.clone();
     static_cast<void>(cross_entropy_into_gradient(gradient, targets, 6.0, weight));
     EXPECT_TRUE(test::gradients_match(random, f, {{"logits", logits, gradient}}));
-  }
-}
-
-/// The only term whose gradient moves all logits of a token together.
-TEST_F(HeadZLossTest, AZLossDrawsTheLogSumExpToZero) {
-  for (const double shift : {-4.0, 0.5, 9.0}) {
-    const std::size_t vocab = random.between(2, 30);
-    const Tensor logits = random.tensor(device, {1, vocab}, DType::kF64);
-    double sum = 0;
-    for (const double logit : logits.to_vector()) sum += std::exp(logit);
-    const double log_sum = std::log(sum) + shift;
-    const std::vector<double> drawn = logits.to_vector();
-    std::vector<double> moved;
-    for (const double logit : drawn) moved.push_back(logit + shift);
-    const Tensor gradient = Tensor::from<double>(device, {1, vocab}, moved);
-    static_cast<void>(
-        cross_entropy_into_gradient(gradient, random.tokens(device, {1}, vocab), 1.0, 0.25));
-    double all = 0;
-    for (const double d : gradient.to_vector()) all += d;
-    EXPECT_NEAR(all, 2 * 0.25 * log_sum, 1e-12 * (1 + std::abs(log_sum)));
   }
 }
 

@@ -83,54 +83,6 @@ TEST_F(RopeTest, TurnsEachPairByItsAngle) {
   }
 }
 
-TEST_F(RopeTest, PositionZeroChangesNothing) {
-  draw(DType::kF64);
-  const Tensor before = x.clone();
-  rope_into(x, table(), std::vector<std::int32_t>(x.size(1), 0), Rotation::kForward);
-  EXPECT_TRUE(test::all_equal(x, before));
-}
-
-TEST_F(RopeTest, BackwardUndoesForward) {
-  for (const DType dtype : test::kFloatDTypes) {
-    draw(dtype);
-    const Tensor before = x.clone();
-    rope_into(x, table(), positions, Rotation::kForward);
-    rope_into(x, table(), positions, Rotation::kBackward);
-    // Twice four roundings of two terms, and c^2 + s^2 differs from 1 by the table's roundings.
-    const double bound = rounding_bound(dtype, 16, 2 * test::largest_magnitude(before.to_vector()));
-    EXPECT_TRUE(all_near(x, before, bound));
-  }
-}
-
-TEST_F(RopeTest, ARotationKeepsTheLength) {
-  draw(DType::kF64);
-  const double before = test::inner_product(x, x);
-  rope_into(x, table(), positions, Rotation::kForward);
-  EXPECT_NEAR(test::inner_product(x, x), before, rounding_bound(DType::kF64, 16, before));
-}
-
-TEST_F(RopeTest, ScoresDependOnTheDistanceOfTwoPositionsOnly) {
-  const std::size_t d = 2 * random.between(1, 16);
-  const Tensor query = random.tensor(device, {1, 1, 1, d}, DType::kF64);
-  const Tensor key = random.tensor(device, {1, 1, 1, d}, DType::kF64);
-  const RopeTable table(device, DType::kF64, d, kPositions, kTheta);
-  const auto score = [&](std::int32_t query_position, std::int32_t key_position) {
-    const Tensor q = query.clone();
-    const Tensor k = key.clone();
-    rope_into(q, table, std::vector<std::int32_t>{query_position}, Rotation::kForward);
-    rope_into(k, table, std::vector<std::int32_t>{key_position}, Rotation::kForward);
-    return test::inner_product(q, k);
-  };
-  const double length =
-      std::sqrt(test::inner_product(query, query) * test::inner_product(key, key));
-  const double expected = score(17, 5);
-  for (const std::int32_t shift : {1, 40, 250}) {
-    // Each angle is off by up to 3 ulp of the largest angle; the two rotations add up.
-    EXPECT_NEAR(score(17 + shift, 5 + shift), expected,
-                rounding_bound(DType::kF64, 12.0 * kPositions, 2 * length));
-  }
-}
-
 TEST_F(RopeTest, TheGradientIsTheRotationBack) {
   draw(DType::kF64);
   const Tensor d_y = random.tensor(device, x.shape(), DType::kF64);

@@ -86,22 +86,6 @@ TEST_F(CompressedExchange, AddsUpWhatTheMessagesHold) {
   }
 }
 
-TEST_F(CompressedExchange, OfEverythingIsTheAllReduce) {
-  run_ranks(4, [&](Communicator& world) {
-    const Device own = Device::cpu();
-    const Tensor gradient = Tensor::empty(own, {100}, DType::kF32);
-    for (std::size_t i = 0; i < 100; ++i) {
-      gradient.span<float>()[i] = static_cast<float>(i) - 7.0F * static_cast<float>(world.rank());
-    }
-    const BucketContents contents = contents_of({{100}});
-    const auto all =
-        exchange_named("topk:1", world, ErrorFeedback::kOn)(contents, own, DType::kF32);
-    const auto plain = all_reduce_exchange(world)(contents, own, DType::kF32);
-    const std::vector<double> found = exchanged(*all, gradient);
-    EXPECT_EQ(found, exchanged(*plain, gradient)) << "whole numbers: every order gives the same";
-  });
-}
-
 // Whole numbers: all sums are exact.
 TEST_F(CompressedExchange, WithFeedbackWhatWasLeftOutComesLater) {
   for (const int ranks : {1, 2, 4}) {

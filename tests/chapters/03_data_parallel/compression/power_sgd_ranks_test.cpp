@@ -54,21 +54,6 @@ TEST_F(PowerSgdOnRanks, RanksDoWhatOneRankWithTheSumDoes) {
   }
 }
 
-TEST_F(PowerSgdOnRanks, ReplicasHaveTheSameBits) {
-  const BucketContents contents = contents_of({{33, 17}, {17}, {64, 48}});
-  run_ranks(4, [&](Communicator& world) {
-    const Device own = Device::cpu();
-    for (const DType dtype : ::ultra::test::kFloatDTypes) {
-      const auto exchange = power_sgd_exchange(world, {.rank = 3})(contents, own, dtype);
-      for (std::size_t step = 0; step < 5; ++step) {
-        expect_same_on_all(
-            world, exchanged(*exchange, gradient_of(own, contents.count, dtype, draw_seed,
-                                                    static_cast<std::size_t>(world.rank()), step)));
-      }
-    }
-  });
-}
-
 TEST_F(PowerSgdOnRanks, GradientsWithoutFactorsAreAddedUpAsTheyAre) {
   const BucketContents contents = contents_of({{7}, {2, 3}, {30, 20}, {2, 2, 2}});
   run_ranks(3, [&](Communicator& world) {

@@ -153,50 +153,6 @@ TEST_F(PushPullRanks, EveryoneKnowsTheSameSlices) {
   });
 }
 
-/// The gradients of two micro-batches arrive as one device makes them, slice by slice; the weights
-/// that come back are those of the next pass.
-TEST_F(PushPullRanks, PushesGradientsAndPullsWeights) {
-  for (const Priority priority : test::kPriorities) {
-    const std::size_t capacity = random.pick<std::size_t>({0, 50, 1000});
-    run_ranks(2, [&](Communicator& world) {
-      const Pair made =
-          pair(world, {.servers = 1, .priority = priority, .slice_capacity = capacity});
-      const std::vector<Slice>& slices = made.model.slices;
-      if (world.rank() == kServer) {
-        PlayedServer server(made.servers, made.model, DType::kF64);
-        server.take_all();
-        Replica one(config, DType::kF64, seed);
-        for (int micro_batch = 0; micro_batch < 2; ++micro_batch) pass(one.model);
-        for (std::size_t s = 0; s < slices.size(); ++s) {
-          const Tensor& whole = one.model.parameters()[slices[s].parameter]->grad();
-          EXPECT_TRUE(ultra::test::all_equal(
-              server.gradients[s], whole.view({whole.numel()}).slice(0, slices[s].elements)));
-        }
-        for (std::size_t s = slices.size(); s-- > 0;) {
-          server.give(s, 0.001 * static_cast<double>(s));
-        }
-        return;
-      }
-      nn::Model& model = made.replica->model;
-      PushPull sync(model, made.servers, made.model);
-      Followed followed(model, sync);
-      followed.begin(2);
-      for (int i = 0; i < 2; ++i) followed.pass([&] { pass(model); });
-      followed.finish();
-      sync.push();
-      model.drop_grads();
-      sync.drain();
-      for (std::size_t s = 0; s < slices.size(); ++s) {
-        const Tensor& whole = model.parameters()[slices[s].parameter]->value();
-        for (const double value :
-             whole.view({whole.numel()}).slice(0, slices[s].elements).to_vector()) {
-          ASSERT_EQ(value, 0.001 * static_cast<double>(s));
-        }
-      }
-    });
-  }
-}
-
 /// In the backward pass of block 0, the replica waits until the server has the gradients of all that
 /// stands behind it, and has sent the head's weights back: they travel before the pass is over.
 TEST_F(PushPullRanks, GradientsAndWeightsTravelDuringTheBackwardPass) {

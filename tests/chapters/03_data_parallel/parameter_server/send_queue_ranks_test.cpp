@@ -99,19 +99,6 @@ TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
       options);
 }
 
-TEST_P(SendQueueRanks, WithoutAQueueASendBeginsAtOnce) {
-  run_ranks(
-      2,
-      [](Communicator& world) {
-        const Tensor data = filled(3, world.rank() + 1);
-        Work work = world.rank() == 0 ? send_in_turn(world, data, 1, {4, 0}, {nullptr, 7})
-                                      : world.recv(data, 0, {4, 0});
-        work.wait();
-        EXPECT_EQ(data.span<float>()[0], 1.0F);
-      },
-      options);
-}
-
 /// Every rank sends to all members of two groups, all of it through one queue.
 void exchange(Communicator& world, int window, const std::vector<std::size_t>& counts,
               const std::vector<int>& priorities) {
@@ -159,33 +146,6 @@ TEST_P(SendQueueRanks, EverySendReachesItsReceive) {
     run_ranks(
         4, [&](Communicator& world) { exchange(world, window, counts, priorities); }, options);
   }
-}
-
-TEST_P(SendQueueRanks, SendsInRandomOrderReachTheirReceives) {
-  constexpr std::uint32_t kMessages = 20;
-  std::vector<std::uint32_t> shuffled(kMessages);
-  std::iota(shuffled.begin(), shuffled.end(), 0);
-  std::shuffle(shuffled.begin(), shuffled.end(), std::mt19937_64(seed));
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        const auto queue = std::make_shared<SendQueue>(1);
-        std::vector<Work> works;
-        std::vector<Tensor> received;
-        for (std::uint32_t n = 0; n < kMessages; ++n) {
-          received.push_back(filled(9000, -1));
-          works.push_back(world.recv(received.back(), 1 - world.rank(), {0, n}));
-        }
-        for (const std::uint32_t n : shuffled) {
-          works.push_back(send_in_turn(world, filled(9000, n), 1 - world.rank(), {0, n},
-                                       {queue, static_cast<int>(kMessages - n)}));
-        }
-        for (Work& work : works) work.wait();
-        for (std::uint32_t n = 0; n < kMessages; ++n) {
-          EXPECT_EQ(received[n].span<float>().back(), static_cast<float>(n));
-        }
-      },
-      options);
 }
 
 TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {

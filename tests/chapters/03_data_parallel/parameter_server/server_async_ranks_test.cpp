@@ -182,24 +182,5 @@ TEST_F(AsyncServerTraining, AStragglerDoesNotStopOthersWithinTheBound) {
   }
 }
 
-TEST_F(AsyncServerTraining, SendsWhatTheSynchronousOneSends) {
-  const ServedCase c = draw_async(3, 2, 1, DType::kF32);
-  on_ranks(c, [&](Communicator& world) {
-    const train::TrainResult result = run_served(world, c).result;
-    const std::size_t bytes = c.options.steps * result.parameters * 4;
-    std::size_t pulled = 0;
-    for (const train::RankSummary& rank : result.ranks) {
-      const std::size_t sent = rank.communication[OpKind::kSend].sent_bytes;
-      if (rank.rank < c.replicas) {
-        EXPECT_EQ(sent, bytes) << "rank " << rank.rank;
-      } else {
-        pulled += sent;
-      }
-      EXPECT_EQ(rank.communication[OpKind::kAllReduce].operations, 1U);
-    }
-    EXPECT_EQ(pulled, 3 * bytes);
-  });
-}
-
 }  // namespace
 }  // namespace ultra::data_parallel

@@ -57,26 +57,6 @@ class TrainingStateTest : public ZeroTest {
     return static_cast<std::size_t>(std::find(all.begin(), all.end(), parameter) - all.begin());
   }
 
-  /// How often all ranks together save each element: expects once. Collective.
-  static void expect_saved_once(const Communicator& dp, const TrainingState& state,
-                                const nn::Model& model) {
-    std::vector<std::vector<double>> counts;
-    for (const nn::Parameter* parameter : model.parameters()) {
-      counts.emplace_back(parameter->count(), 0.0);
-    }
-    for (std::size_t i = 0; i < state.pieces().size(); ++i) {
-      if (!state.saves(i)) continue;
-      const train::OwnedPiece& piece = state.pieces()[i];
-      std::vector<double>& count = counts[number_of(model, piece.parameter)];
-      for (std::size_t e = piece.elements.begin; e < piece.elements.end; ++e) count[e] += 1;
-    }
-    for (const std::vector<double>& count : counts) {
-      const Tensor sum = Tensor::from<double>(Device::cpu(), {count.size()}, count).clone();
-      dp.all_reduce(sum).wait();
-      EXPECT_EQ(sum.to_vector(), std::vector<double>(count.size(), 1.0));
-    }
-  }
-
   /// Fills a piece as if a file held value_of. In place, so that it works for views.
   static void fill(const nn::Model& model, const train::OwnedPiece& piece,
                    const PieceValues& values) {
@@ -117,11 +97,6 @@ class TrainingStateTest : public ZeroTest {
   }
 };
 
-TEST_F(TrainingStateTest, AllRanksTogetherSaveEveryElementOnce) {
-  for (const std::size_t node_size : {1U, 2U, 4U}) on_sharded(node_size, expect_saved_once);
-  for (const int ranks : {1, 2, 3, 8}) on_replicas(ranks, expect_saved_once);
-}
-
 TEST_F(TrainingStateTest, WhatIsLoadedIsWhatIsThere) {
   for (const std::size_t node_size : {1U, 2U, 4U}) on_sharded(node_size, expect_loads);
   for (const int ranks : {1, 3}) on_replicas(ranks, expect_loads);
@@ -157,16 +132,6 @@ TEST_F(TrainingStateTest, ACopyDoesNotChangeAnyMore) {
     model.parameters()[0]->value().fill(3.0);
     EXPECT_EQ(copied.weights.to_vector(), before);
     EXPECT_EQ(state.copy(0).weights.to_vector(), std::vector<double>(before.size(), 3.0));
-  });
-}
-
-TEST_F(TrainingStateTest, NamesAndWholeShapesOfAllParameters) {
-  on_sharded(2, [](const Communicator&, const TrainingState& state, const nn::Model& model) {
-    ASSERT_EQ(state.parameters().size(), model.parameters().size());
-    for (std::size_t p = 0; p < model.parameters().size(); ++p) {
-      EXPECT_EQ(state.parameters()[p].name, model.parameters()[p]->name());
-      EXPECT_EQ(state.parameters()[p].shape, model.parameters()[p]->global_shape());
-    }
   });
 }
 

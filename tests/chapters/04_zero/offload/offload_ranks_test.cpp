@@ -115,15 +115,6 @@ TEST_F(OffloadedTraining, MuonIsTheSameBitForBitAndMovesItsStates) {
   }
 }
 
-TEST_F(OffloadedTraining, NodesComposeWithIt) {
-  for (const ZeroStage stage : kSharded) {
-    ZeroCase plain = draw_short(4, stage);
-    plain.node_size = 2;
-    const ZeroCase c = offloaded(plain, kinds_of(stage).back());
-    on_ranks(plain, [&](Communicator& dp) { expect_same(run_zero(dp, c), run_zero(dp, plain)); });
-  }
-}
-
 TEST_F(OffloadedTraining, EveryWayToGatherUnitsComposesWithIt) {
   const ZeroCase drawn = draw_short(3, ZeroStage::kParameters);
   std::vector<ZeroCase> cases;
@@ -225,49 +216,7 @@ class OffloadedFailure : public OffloadedTraining {
     }
     return found;
   }
-
-  /// A model whose states are most of what it takes.
-  ZeroCase draw_large() {
-    ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
-    c.options.model = {.vocab_size = data::kByteVocabulary,
-                       .hidden_size = 48,
-                       .num_layers = 6,
-                       .num_heads = 4,
-                       .num_kv_heads = 4,
-                       .ffn_hidden_size = 96,
-                       .max_seq_len = 2};
-    c.options.global_batch = 2;
-    c.options.steps = 3;
-    c.settings.cut = ShardCut::kFlat;
-    c.settings.prefetch = 1;
-    c.settings.reshard = Reshard::kAfterForward;
-    return c;
-  }
 };
-
-TEST_F(OffloadedFailure, AModelThatFitsOnlyWithOffloadingTrains) {
-  const ZeroCase stays = draw_large();
-  ZeroCase goes = stays;
-  goes.settings.offload.what = Offload::kOptimizerAndParameters;
-  goes.settings.offload.folder = folder.path();
-  goes.settings.offload.least_block_bytes = 10'000;
-  std::atomic<std::size_t> limit = 0;  // the same from every rank
-  on_ranks(stays, [&](Communicator& dp) {
-    const std::size_t needed = train_zero(dp, stays).ranks.front().memory.peak_total().bytes;
-    const std::size_t enough = train_zero(dp, goes).ranks.front().memory.peak_total().bytes;
-    EXPECT_LT(enough * 5 / 4, needed) << "a wide margin";
-    limit = (enough + needed) / 2;
-  });
-  const auto limited = [&](ZeroCase c) {
-    return [c, &limit](int) {
-      ZeroCase own = c;
-      own.options.device_memory = limit.load();
-      return own;
-    };
-  };
-  EXPECT_TRUE(is_a<OutOfMemory>(fates(stays, limited(stays)).thrown) || launched_world_size());
-  EXPECT_EQ(fates(goes, limited(goes)).thrown, nullptr);
-}
 
 TEST_F(OffloadedFailure, AReadThatFailsOnOneRankEndsAll) {
   for (const ZeroStage stage : kSharded) {

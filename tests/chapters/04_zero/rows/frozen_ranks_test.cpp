@@ -149,26 +149,6 @@ TEST_F(FrozenTraining, IsATrainingInWhichTheirUpdatesAreLeftOut) {
   }
 }
 
-// The squares of what is frozen and of what is not add up to those of all, in the first step.
-TEST_F(FrozenTraining, HasTheNormOfWhatIsTrained) {
-  for (const ZeroStage stage : kSharded) {
-    ZeroCase c = draw_frozen(2, stage, DType::kF64);
-    on_ranks(c, [&](Communicator& dp) {
-      const auto squared_norm = [&](const Patterns& patterns) {
-        ZeroCase of = c;
-        of.options.freeze = patterns;
-        const double norm = train_zero(dp, of).steps.front().grad_norm;
-        return norm * norm;
-      };
-      const double all = squared_norm({});
-      EXPECT_NEAR(
-          squared_norm({"model.layers."}) + squared_norm({"embed_tokens", "model.norm", "lm_head"}),
-          all, 1e-12 * all)
-          << text_of(c);
-    });
-  }
-}
-
 /// Elements of a rank's shard of parameters.
 std::size_t shard_of(const std::vector<nn::Parameter*>& parameters, std::size_t ranks,
                      ShardCut cut) {

@@ -85,22 +85,6 @@ class GradientShardsTest : public ZeroTest {
   }
 };
 
-TEST_F(GradientShardsTest, ShardsHoldTheSums) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    const ZeroCase c = draw_any(ranks);
-    on_ranks(c, [&](Communicator& dp) {
-      Rank rank(dp, c);
-      for (int step = 0; step < 2; ++step) {
-        rank.backward(dp.rank() + step);
-        rank.shards->finish();
-        rank.expect_shards(0.5 * ranks * (ranks - 1) + ranks * step, ranks);
-        rank.shards->drop();
-        EXPECT_EQ(rank.gradient_bytes(), 0U);
-      }
-    });
-  }
-}
-
 TEST_F(GradientShardsTest, PassesAddUpUntilTheyAreDropped) {
   const ZeroCase c = draw_any(3);
   on_ranks(c, [&](Communicator& dp) {
@@ -155,22 +139,6 @@ TEST_F(GradientShardsTest, WhatIsCompleteLeavesWhenItIsAskedForAndAtTheLatestFor
     rank.shards->action_ends(0);
     rank.shards->finish();
     rank.expect_shards(3, 0);
-  });
-}
-
-TEST_F(GradientShardsTest, CopiesAddUpTheirShards) {
-  ZeroCase c = draw_any(4);
-  c.node_size = 2;
-  const std::size_t passes = random.between(1, 3);
-  on_ranks(c, [&](Communicator& dp) {
-    Rank rank(dp, c, Departure::kWhenComplete, passes);
-    for (int step = 0; step < 2; ++step) {
-      for (std::size_t pass = 0; pass < passes; ++pass) rank.backward(dp.rank());
-      rank.shards->finish();
-      const auto times = static_cast<double>(passes);
-      rank.expect_shards(6 * times, 4 * times);
-      rank.shards->drop();
-    }
   });
 }
 

@@ -182,44 +182,6 @@ TEST_F(QuantizedReducerTest, PassesAreAddedUpUntilTheyAreDropped) {
   });
 }
 
-/// Each contribution differs by half a scale at most, a node's sum by half a scale of its own.
-/// Beside that there are two roundings in each quantisation, and one in each sum: less than 2 (N +
-/// K + 6) of numbers no larger than the largest one.
-TEST_F(QuantizedReducerTest, SumsAreNearTheExactOnes) {
-  for_cases([](ReducerRank& rank) {
-    rank.pass(0);
-    rank.reducer.finish();
-    const Case& c = rank.c;
-    for (std::size_t g = 0; g < c.counts.size(); ++g) {
-      const Values found = rank.reducer.shard(g).to_vector();
-      const Range range = shard_range(c.layout(g), rank.comm.rank());
-      Values exact(found.size(), 0.0);
-      double largest = 0;
-      for (int other = 0; other < c.ranks; ++other) {
-        const Values theirs = c.gradients(other, g, 0).slice(0, range).to_vector();
-        for (std::size_t i = 0; i < exact.size(); ++i) {
-          exact[i] += theirs[i];
-          largest = std::max(largest, std::abs(theirs[i]));
-        }
-      }
-      // N errors of half a scale; then K errors of half the scale of a sum of n.
-      const double half = largest / largest_of(c.format.bits) / 2;
-      const double n = c.ranks / static_cast<double>(c.nodes());
-      const double second = c.nodes() > 1 ? (n * (largest + half)) / largest_of(c.format.bits) / 2 *
-                                                static_cast<double>(c.nodes())
-                                          : 0.0;
-      const double unit = c.dtype == DType::kF32 ? double{std::numeric_limits<float>::epsilon()}
-                                                 : std::numeric_limits<double>::epsilon();
-      const double roundings =
-          c.ranks * (c.ranks + static_cast<double>(c.nodes()) + 6) * unit * (largest + half);
-      for (std::size_t i = 0; i < exact.size(); ++i) {
-        EXPECT_LE(std::abs(found[i] - exact[i]), c.ranks * half + second + roundings)
-            << "element " << i;
-      }
-    }
-  });
-}
-
 TEST_F(QuantizedReducerTest, GradientsThatAreNotFiniteAreNotHidden) {
   for (int ranks = 1; ranks <= 6; ++ranks) {
     Case c = draw_case(ranks);

@@ -138,16 +138,6 @@ TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
   });
 }
 
-TEST_F(ZeroPlusPlusUnitTest, TheOwnersShardStaysExact) {
-  for_ranks([](UnitRank& rank, const Communicator&) {
-    for (std::size_t u = 0; u < rank.units.size(); ++u) {
-      const Values before = rank.units[u]->shard().to_vector();
-      for (const UseKind pass : kBothPasses) rank.use(u, pass);
-      EXPECT_TRUE(rank.units[u]->shard().to_vector() == before);
-    }
-  });
-}
-
 TEST_F(ZeroPlusPlusUnitTest, ASecondaryShardIsOneNthOfWhatTravels) {
   for_ranks([](UnitRank& rank, const Communicator& dp) {
     for (std::size_t u = 0; u < rank.units.size(); ++u) {

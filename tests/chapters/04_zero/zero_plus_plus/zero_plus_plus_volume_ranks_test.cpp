@@ -20,7 +20,6 @@ namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using train::RankSummary;
 
 /// Gathers by rings and reductions pairwise: what the closed forms between nodes are about.
 std::shared_ptr<const comm::CollectiveAlgorithms> rings_and_pairs() {
@@ -88,10 +87,6 @@ class NodeTraffic : public CommObserver {
   int ranks_;
   int node_;
 };
-
-std::size_t peak_of(const RankSummary& rank, MemoryCategory category) {
-  return rank.memory.peak(category).bytes;
-}
 
 class ZeroPlusPlusVolume : public ZeroPlusPlusTest {
  protected:
@@ -179,30 +174,6 @@ TEST_F(ZeroPlusPlusVolume, WithSecondaryShardsBackwardGathersStayInTheNode) {
           EXPECT_GT(volume.backward.total, 0U);
         },
         options());
-  }
-}
-
-// Memory ------------------------------------------------------------------------------------------
-
-/// P width / n beside the shard of P width / N, without quantisation and padding.
-TEST_F(ZeroPlusPlusVolume, SecondaryShardsAreOneNthOfTheModel) {
-  for (const auto& [ranks, node] : {std::pair{4, 2}, std::pair{6, 2}, std::pair{8, 4}}) {
-    ZeroCase c = draw_with("hierarchical", ranks, DType::kF32);
-    c.settings.plus_plus.node_size = static_cast<std::size_t>(node);
-    c.options.model.hidden_size = 24;  // every part is a multiple of 24 elements
-    c.options.model.num_heads = 4;
-    c.options.model.num_kv_heads = 2;
-    c.options.steps = 1;
-    train::TrainResult result;
-    on_ranks(c, [&](Communicator& dp) {
-      const train::TrainResult own = train_zero(dp, c);
-      if (dp.rank() == 0) result = own;
-    });
-    for (const RankSummary& rank : result.ranks) {
-      const std::size_t model = result.parameters * sizeof(float);
-      EXPECT_EQ(peak_of(rank, MemoryCategory::kParameters),
-                model / static_cast<std::size_t>(ranks) + model / static_cast<std::size_t>(node));
-    }
   }
 }
 

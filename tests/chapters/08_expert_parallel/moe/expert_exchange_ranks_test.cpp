@@ -26,46 +26,6 @@ namespace {
 
 class ExpertExchangeTest : public ultra::test::RandomTest {};
 
-/// A row that says where it comes from: rank, expert, number.
-double code(int rank, std::size_t expert, std::size_t row) {
-  return rank * 10000.0 + static_cast<double>(expert) * 100.0 + static_cast<double>(row);
-}
-
-TEST_F(ExpertExchangeTest, RowsFindTheirExpertsAndTheWayBack) {
-  for (const int ranks : {1, 2, 3, 4}) {
-    for (const std::size_t local : {1U, 2U, 3U}) {
-      const auto size = static_cast<std::size_t>(ranks);
-      std::vector<std::vector<std::size_t>> rows(size);
-      for (auto& of_rank : rows) {
-        for (std::size_t e = 0; e < size * local; ++e) {
-          of_rank.push_back(random.pick({0U, 1U, 1U}) * random.between(0, 4));
-        }
-      }
-      ultra::test::on_ranks(ranks, fmt::format("{} experts each", local), [&](Communicator& ep) {
-        const auto rank = static_cast<std::size_t>(ep.rank());
-        std::vector<double> own;
-        for (std::size_t e = 0; e < rows[rank].size(); ++e) {
-          for (std::size_t r = 0; r < rows[rank][e]; ++r) own.push_back(code(ep.rank(), e, r));
-        }
-        const Tensor sent = Tensor::from<double>(Device::cpu(), {own.size(), 1}, own);
-        const DispatchCounts counts = dispatch_counts(rows[rank], ep);
-        const ExpertExchange exchange(ep);
-        const Tensor arrived = in_expert_order(exchange.dispatch(sent, counts).wait(), counts);
-        std::vector<double> expected;
-        for (std::size_t e = rank * local; e < (rank + 1) * local; ++e) {
-          for (int from = 0; from < ranks; ++from) {
-            const std::size_t count = rows[static_cast<std::size_t>(from)][e];
-            for (std::size_t r = 0; r < count; ++r) expected.push_back(code(from, e, r));
-          }
-        }
-        EXPECT_EQ(arrived.to_vector(), expected);
-        const Tensor back = exchange.combine(in_rank_order(arrived, counts), counts).wait();
-        EXPECT_EQ(back.to_vector(), own);
-      });
-    }
-  }
-}
-
 using Clock = CommObserver::Clock;
 
 /// When each dispatch of a rank began, and when the rank began to wait for it.

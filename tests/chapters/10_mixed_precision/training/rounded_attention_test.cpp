@@ -24,8 +24,8 @@ namespace {
 using ultra::test::all_near;
 using Row = std::vector<double>;
 
-/// Rounding to nearest, ties to even, by the digits of a type.
-struct Rounding {
+/// RoundingTo to nearest, ties to even, by the digits of a type.
+struct RoundingTo {
   DType dtype;
   int digits;          // of the significand
   int least_exponent;  // of the smallest number
@@ -40,13 +40,13 @@ struct Rounding {
   }
 };
 
-constexpr Rounding kBf16{DType::kBF16, 8, -133};
-constexpr Rounding kF16{DType::kF16, 11, -24};
+constexpr RoundingTo kBf16{DType::kBF16, 8, -133};
+constexpr RoundingTo kF16{DType::kF16, 11, -24};
 
 /// The exponential is that of f32, whose last bit is the library's.
 double exponential(double x) { return static_cast<double>(std::exp(static_cast<float>(x))); }
 
-Row expected_softmax(const Rounding& r, Row scores) {
+Row expected_softmax(const RoundingTo& r, Row scores) {
   const double highest = *std::ranges::max_element(scores);
   double sum = 0;
   for (double& each : scores) {
@@ -57,7 +57,7 @@ Row expected_softmax(const Rounding& r, Row scores) {
   return scores;
 }
 
-Row expected_backward(const Rounding& r, const Row& weights, Row d_weights) {
+Row expected_backward(const RoundingTo& r, const Row& weights, Row d_weights) {
   double sum = 0;
   for (std::size_t j = 0; j < weights.size(); ++j) sum = r(sum + r(weights[j] * d_weights[j]));
   for (std::size_t j = 0; j < weights.size(); ++j) {
@@ -106,7 +106,7 @@ struct Reference {
   Elements d_key;
   Elements d_value;
 
-  Reference(const Rounding& r, const AttentionOperands& in, const Tensor& d_out)
+  Reference(const RoundingTo& r, const AttentionOperands& in, const Tensor& d_out)
       : output(in.query.shape()),
         d_query(in.query.shape()),
         d_key(in.key.shape()),
@@ -128,7 +128,7 @@ struct Reference {
   }
 
  private:
-  void add(const Rounding& r, std::size_t b, std::size_t h, std::size_t t, std::size_t first) {
+  void add(const RoundingTo& r, std::size_t b, std::size_t h, std::size_t t, std::size_t first) {
     const std::size_t kv = h / (query_.shape()[2] / key_.shape()[2]);
     // Products with the scale are those of f32: their last bit decides how ties are broken.
     const float scale = 1 / std::sqrt(static_cast<float>(query_.shape()[3]));
@@ -193,7 +193,7 @@ class RoundedAttentionTest : public ultra::test::RandomTest {
   }
 
   /// Near a sum of f64 that is rounded once: the sum in f32 may round to the other side.
-  static void expect_rounded(const Tensor& found, const Elements& expected, const Rounding& r) {
+  static void expect_rounded(const Tensor& found, const Elements& expected, const RoundingTo& r) {
     const Row values = found.to_vector();
     ASSERT_EQ(values.size(), expected.values().size());
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -209,7 +209,7 @@ class RoundedAttentionTest : public ultra::test::RandomTest {
 // Of n equal scores each exponential is 1. Their sum counts to 2^digits and stops: the weights of
 // more positions are 2^-digits each, and add up to n / 2^digits instead of 1.
 TEST_F(RoundedAttentionTest, TheSumOfExponentialsStopsGrowing) {
-  for (const Rounding& r : {kBf16, kF16}) {
+  for (const RoundingTo& r : {kBf16, kF16}) {
     const auto most = static_cast<std::size_t>(1) << static_cast<unsigned>(r.digits);
     for (const std::size_t n : {std::size_t{1}, most / 2, most, most + 1, 2 * most, 4 * most}) {
       const Row weights = softmax_of(Row(n, random.pick({0.0, 3.0, -1.5})), r.dtype);
@@ -248,7 +248,7 @@ TEST_F(RoundedAttentionTest, WeightsThatAddUpToTooMuchHaveTooLargeGradientsOfVal
 }
 
 TEST_F(RoundedAttentionTest, EveryOperationOfTheSoftmaxIsRounded) {
-  for (const Rounding& r : {kBf16, kF16}) {
+  for (const RoundingTo& r : {kBf16, kF16}) {
     for (int repeat = 0; repeat < 20; ++repeat) {
       const std::size_t n = random.between(1, 40);
       Row scores(n);
@@ -266,7 +266,7 @@ TEST_F(RoundedAttentionTest, EveryOperationOfTheSoftmaxIsRounded) {
 }
 
 TEST_F(RoundedAttentionTest, AttentionIsThatOfF64WithTheRoundingsWrittenOut) {
-  for (const Rounding& r : {kBf16, kF16, kBf16, kF16, kBf16, kF16}) {
+  for (const RoundingTo& r : {kBf16, kF16, kBf16, kF16, kBf16, kF16}) {
     const AttentionOperands inputs = draw(r.dtype);
     const Tensor d_output = few_digits(inputs.query.shape(), r.dtype);
     const Reference expected(r, inputs, d_output);
@@ -284,7 +284,7 @@ TEST_F(RoundedAttentionTest, AttentionIsThatOfF64WithTheRoundingsWrittenOut) {
 // Of unit vectors as keys and values, the output of a query is its weights, and its gradient those of its
 // scores: no sum hides a bit.
 TEST_F(RoundedAttentionTest, EveryWeightAndEveryGradientOfAScoreIsThatOfF64) {
-  for (const Rounding& r : {kBf16, kF16}) {
+  for (const RoundingTo& r : {kBf16, kF16}) {
     const std::size_t seq = random.between(2, 8);
     std::vector<float> unit(seq * 8, 0.0F);
     for (std::size_t t = 0; t < seq; ++t) unit[t * 8 + t] = 1.0F;
@@ -302,7 +302,7 @@ TEST_F(RoundedAttentionTest, EveryWeightAndEveryGradientOfAScoreIsThatOfF64) {
 
 // The truth of the tests above, without its roundings: the exponential and the scale are of f32.
 TEST_F(RoundedAttentionTest, WithoutRoundingsTheReferenceIsAttention) {
-  constexpr Rounding kNone{DType::kF64, 53, -1074};
+  constexpr RoundingTo kNone{DType::kF64, 53, -1074};
   for (int repeat = 0; repeat < 4; ++repeat) {
     const AttentionOperands inputs = draw(DType::kF64);
     const Tensor d_output = few_digits(inputs.query.shape(), DType::kF64);
