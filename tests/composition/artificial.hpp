@@ -3,17 +3,10 @@
 /// Techniques that only tests have: an axis that shares nothing but the work, and experts that some tokens
 /// do not use.
 
-#include <cstddef>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "common/nn/layer_factory.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/train/cli/technique.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::composition {
 

@@ -1,16 +1,10 @@
 // The techniques of the chapters together with stages, axes and layers that no chapter knows: each is one
 // rank's training, number for number.
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "build_config.hpp"
 #include "tests/composition/artificial.hpp"
 #include "tests/composition/hand_written.hpp"
 #include "tests/composition/outcome.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::composition {
 namespace {

@@ -1,12 +1,6 @@
 // Every flag of the chapters' trainers with every odd value: accepted, or refused in one short line
 // that names the flag; never an internal error, whatever is asked for instead of training.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <string>
-#include <vector>
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
@@ -18,6 +12,7 @@
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/programs/odd_values.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::composition {

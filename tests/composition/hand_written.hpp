@@ -3,20 +3,11 @@
 /// A pipeline that a test writes by hand: stages, chunks and lists of actions, as one more technique in a
 /// program's list. Nothing of the chapters knows it.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <functional>
 #include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "common/comm/work.hpp"
 #include "common/train/cli/technique.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/schedules.hpp"
 
 namespace ultra::composition {

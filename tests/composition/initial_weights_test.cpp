@@ -1,6 +1,4 @@
 // --init in every layout: the weights of the file, number for number, and no byte of another rank's.
-#include <fmt/format.h>
-
 #include <atomic>
 #include <filesystem>
 

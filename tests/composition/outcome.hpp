@@ -2,12 +2,6 @@
 /// @file
 /// Trainings with the techniques of all chapters and with a test's own, compared with one rank's.
 
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
@@ -16,6 +10,7 @@
 #include "common/comm/run_ranks.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::composition {

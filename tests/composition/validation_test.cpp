@@ -1,7 +1,5 @@
 // A validation changes nothing of the training; that its loss is the same in every layout is a part of
 // tests/chapters/11_five_d/composition/.
-#include <fmt/format.h>
-
 #include "build_config.hpp"
 #include "tests/composition/outcome.hpp"
 #include "tests/support/toolbox.hpp"

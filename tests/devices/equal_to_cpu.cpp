@@ -1,17 +1,10 @@
 #include "tests/devices/equal_to_cpu.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "common/comm/run_ranks.hpp"
 #include "tests/devices/tiny_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 
 namespace ultra::devices {

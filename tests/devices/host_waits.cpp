@@ -1,19 +1,14 @@
 #include "tests/devices/host_waits.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <map>
 #include <mutex>
-#include <string>
-#include <vector>
 
 #include "common/comm/run_ranks.hpp"
 #include "common/gpu/streams.hpp"
 #include "tests/devices/tiny_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 
 namespace ultra::devices {

@@ -1,7 +1,6 @@
 // A step that stands on a tape, of a device that computes nothing: against the same step on the emulated
 // device and on the CPU, and against closed forms.
 // Covers: common/gpu/meta/tape.hpp.
-#include <algorithm>
 #include <set>
 
 #include "tests/devices/layouts.hpp"

@@ -1,4 +1,4 @@
-// As tests/chapters/04_zero/checkpoints/checkpoint_json_fuzz_test.cpp, with millions of changed
+// As tests/chapters/04_zero/checkpoints/checkpoint_foreign_test.cpp, with millions of changed
 // files.
 
 #include "tests/chapters/04_zero/checkpoints/checkpoint_json_fuzz_case.hpp"

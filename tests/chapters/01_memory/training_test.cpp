@@ -1,19 +1,11 @@
 // The chapter's promises, through whole training runs: micro-batches and recomputation change no
 // number, and the closed forms say what memory they take.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/01_memory/model_presets.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"

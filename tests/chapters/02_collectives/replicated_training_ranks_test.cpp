@@ -2,20 +2,10 @@
 
 #include "chapters/02_collectives/replicated_training.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::collectives {
@@ -23,8 +13,6 @@ namespace {
 
 using test::run_alone;
 using test::run_replicated;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_near_weights;
 using ultra::test::RankRun;

@@ -1,26 +1,14 @@
 // Gradients of several replicas: what adds them up sends what it must and no more, takes no memory beside
 // the gradients, and fails without hanging.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <memory>
-#include <numeric>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/03_data_parallel/bucket_assignment.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
-#include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/watchdog.hpp"
 
 namespace ultra::data_parallel {
@@ -29,7 +17,6 @@ namespace {
 using test::Followed;
 using test::Replica;
 using test::SyncWay;
-using ::testing::HasSubstr;
 using ultra::test::is_a;
 using ultra::test::Random;
 

@@ -1,24 +1,13 @@
 // The chapter's promise, through whole training runs: N replicas compute what one rank computes,
 // whatever the shares, the micro-batches and the way in which gradients are added up.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/data/dataset.hpp"
 #include "common/ops/cross_entropy.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/mask_file.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
@@ -26,7 +15,6 @@ namespace ultra::data_parallel {
 namespace {
 
 using test::SyncWay;
-using ::testing::HasSubstr;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_same_on_all;
 using ultra::test::losses_and_norms;

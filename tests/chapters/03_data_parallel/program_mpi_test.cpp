@@ -1,8 +1,7 @@
 // The executables of chapter 03 under mpirun: replicas and servers are processes.
 
-#include <gtest/gtest.h>
-
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -27,6 +26,80 @@ TEST_F(ParameterServerUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
 
 TEST_F(DataParallelUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
   expect_refused(3, "--dp 2", "--dp 2: 2 ranks are needed, but mpirun started 3");
+}
+
+// Processes of one run of 03_data_parallel that were started differently, or read different texts.
+
+using ultra::test::Words;
+
+class RanksAgree : public ultra::test::ProgramTest {
+ protected:
+  RanksAgree() : ProgramTest("03_data_parallel") {}
+
+  void SetUp() override {
+    if (!ultra::test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  }
+
+  /// Two processes, the second one with flags of its own.
+  static ultra::test::ProcessResult start(const std::string& first, const std::string& second) {
+    const std::string program = ultra::test::program_path("03_data_parallel");
+    Words words = ultra::test::joined({program}, ultra::test::flags(first));
+    words = ultra::test::joined(words, {":", "-n", "1", program});
+    return ultra::test::run_with_mpirun(1, ultra::test::joined(words, ultra::test::flags(second)),
+                                        std::chrono::seconds(60));
+  }
+
+  void expect_refused(const std::string& first, const std::string& second,
+                      const Words& parts) const {
+    SCOPED_TRACE(second);
+    const ultra::test::ProcessResult result =
+        start("--metrics " + folder.path("metrics.jsonl") + " " + first,
+              "--metrics " + folder.path("metrics.jsonl") + " " + second);
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    ultra::test::expect_parts(result.err, parts);
+    EXPECT_EQ(ultra::test::error_lines(result.err), 1) << result.err;
+    EXPECT_EQ(result.out, "") << "before the first step";
+  }
+};
+
+TEST_F(RanksAgree, OnEveryFlagOfTheTraining) {
+  expect_refused("--seed 1", "--seed 2", {"rank 1 has --seed 2, rank 0 has --seed 1"});
+  expect_refused("", "--overlap none",
+                 {"rank 1 has --overlap none, rank 0 has --overlap bucketed"});
+  expect_refused("--trace " + folder.path("trace.json"), "",
+                 {"rank 1 has no --trace, rank 0 has --trace FILE"});
+}
+
+TEST_F(RanksAgree, OnHowTheyCommunicate) {
+  expect_refused("--collectives native", "--check-collectives off --timeout 9",
+                 {"rank 1 has --check-collectives off and --collectives ours and --timeout 9",
+                  "rank 0 has --check-collectives on and --collectives native and --timeout 60"});
+}
+
+TEST_F(RanksAgree, OnWhatTheyMeasure) {
+  const std::string measure = "--op all_reduce --max-bytes 4KB --iterations ";
+  const std::string program = ultra::test::program_path("03_data_parallel");
+  const auto result = ultra::test::run_with_mpirun(
+      1,
+      ultra::test::words_of(program + " " + measure + "1 : -n 1 " + program + " " + measure + "2"),
+      std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  ultra::test::expect_parts(result.err, {"rank 1 has --iterations 2, rank 0 has --iterations 1"});
+}
+
+TEST_F(RanksAgree, OnTheBytesOfTheTextWhereverItLies) {
+  const std::string text = ultra::test::read_file(ultra::test::kText);
+  const std::string here = "--data " + folder.write("here", text);
+  const auto same = start(here, "--data " + folder.write("there", text));
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  expect_refused(here, "--data " + folder.write("other", "x" + text.substr(1)),
+                 {"rank 1 reads", "other' with", "rank 0 reads", "here' with",
+                  "Copy the same text to every machine"});
+}
+
+TEST_F(RanksAgree, ThatAFileIsMissingOnOneOfThem) {
+  expect_refused("", "--data " + folder.path("nowhere"),
+                 {"rank 1: data file", "nowhere' does not exist"});
 }
 
 }  // namespace

@@ -2,19 +2,13 @@
 /// @file
 /// All ways of this chapter to add up gradients, for tests that hold for each.
 
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/02_collectives/replicated_training.hpp"
 #include "chapters/03_data_parallel/bucketed_gradients.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 
 namespace ultra::data_parallel::test {

@@ -1,27 +1,15 @@
 #include "chapters/04_zero/stages.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/03_data_parallel/gradient_completion.hpp"
-#include "common/base/errors.hpp"
 #include "common/train/gradients/gradient_ledger.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::HasSubstr;
-using ultra::test::message_of;
 using ultra::test::Random;
 
 /// One rank's sharded model, whose steps are of so many micro-batches; and a plain one of the same

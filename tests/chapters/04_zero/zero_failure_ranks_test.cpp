@@ -1,28 +1,15 @@
 // A rank that fails in the middle of a step ends all ranks, with gathers and reduce-scatters under
 // way; ranks that do not agree are told so. Nobody waits for ever, and nothing stays in memory.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
 using ::testing::AnyOf;
-using ::testing::HasSubstr;
 using ultra::test::Fates;
 using ultra::test::is_a;
 

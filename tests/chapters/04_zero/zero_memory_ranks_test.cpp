@@ -3,19 +3,13 @@
 //
 // Covers: chapters/04_zero/zero_memory.hpp
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/01_memory/model_presets.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

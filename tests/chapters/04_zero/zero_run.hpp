@@ -2,19 +2,6 @@
 /// @file
 /// Training runs with ZeRO, random draws of them, and the runs that they must equal.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/01_memory/recompute.hpp"
 #include "chapters/01_memory/recompute_mode.hpp"
@@ -30,6 +17,7 @@
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::zero::test {

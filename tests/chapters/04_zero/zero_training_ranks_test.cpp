@@ -3,22 +3,15 @@
 //
 // Covers: chapters/04_zero/zero.hpp, chapters/04_zero/zero_stage.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
 #include <initializer_list>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::HasSubstr;
 
 class ZeroTraining : public ZeroTest {
  protected:

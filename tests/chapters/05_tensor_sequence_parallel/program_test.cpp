@@ -1,22 +1,13 @@
 // The executable 05_tensor_sequence_parallel, started as a user starts it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 

@@ -2,20 +2,12 @@
 /// @file
 /// Random trainings on meshes dp x tp.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/04_zero/zero.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel.hpp"
 #include "common/base/numeric.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::tensor_parallel::test {

@@ -4,20 +4,13 @@
 // Covers: chapters/05_tensor_sequence_parallel/tensor_parallel.hpp
 // Covers: chapters/05_tensor_sequence_parallel/ring_layers.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
 using namespace tensor_parallel::test;
-using ::testing::Each;
 using ::testing::Eq;
 
 using Meshes = std::vector<std::pair<std::size_t, std::size_t>>;  // dp, tp

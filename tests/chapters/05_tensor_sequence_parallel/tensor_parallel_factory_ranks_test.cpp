@@ -2,16 +2,9 @@
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::tensor_parallel {

@@ -1,17 +1,11 @@
 // What ranks send, in runs, against the closed forms.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <span>
-#include <vector>
-
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/tensor/dtype.hpp"
 #include "tests/chapters/05_tensor_sequence_parallel/split_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

@@ -1,20 +1,13 @@
 // The executable 06_context_parallel, started as a user starts it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
-
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::context_parallel {
 namespace {
 
 using nlohmann::json;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 

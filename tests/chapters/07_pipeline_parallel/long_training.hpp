@@ -2,16 +2,9 @@
 /// @file
 /// Trainings that last longer than the time-out of their waits.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <string>
-#include <vector>
-
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel::test {
 
@@ -35,7 +28,7 @@ struct LongTraining {
 /// @brief One of each schedule, for one and a half time-outs and more, and one for five.
 inline std::vector<LongTraining> long_trainings() {
   using namespace std::chrono_literals;
-  std::vector<LongTraining> all = {{.schedule = "1f1b", .timeout = 1s, .lasts = 5s}};
+  std::vector<LongTraining> all = {{.schedule = "1f1b", .timeout = 500ms, .lasts = 2500ms}};
   for (const ScheduleChoice& choice : all_schedules()) {
     all.push_back({.schedule = choice.str(), .timeout = 500ms, .lasts = 850ms});
   }

@@ -3,20 +3,13 @@
 //
 // Covers: chapters/07_pipeline_parallel/pipeline_parallel.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
 using namespace pipeline_parallel::test;
-using ::testing::HasSubstr;
 
 class MultiTokenTraining : public PipelineTest {
  protected:

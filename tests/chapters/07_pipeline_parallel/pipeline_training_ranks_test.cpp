@@ -5,21 +5,14 @@
 // Covers: chapters/07_pipeline_parallel/execution/pipeline_links.hpp
 // Covers: chapters/07_pipeline_parallel/split_factory.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
 using namespace pipeline_parallel::test;
-using ::testing::HasSubstr;
 
 class PipelineTraining : public PipelineTest {
  protected:

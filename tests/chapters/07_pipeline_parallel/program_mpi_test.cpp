@@ -1,20 +1,13 @@
 // The executable 07_pipeline_parallel under mpirun: ranks are processes.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
 #include <filesystem>
-#include <string>
-#include <vector>
 
 #include "tests/chapters/07_pipeline_parallel/long_training.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
-
-using ::testing::HasSubstr;
 
 class PipelineUnderMpirun : public ultra::test::UnderMpirun {
  protected:
@@ -95,7 +88,7 @@ TEST_F(PipelineUnderMpirun, ATrainingThatOutlivesItsTimeoutIsNoLongWait) {
   using namespace std::chrono_literals;
   // What processes add is how they wait, in any schedule; threads go through all of them.
   const std::vector<test::LongTraining> trainings = {
-      {.schedule = "1f1b", .timeout = 1s, .lasts = 5s},
+      {.schedule = "1f1b", .timeout = 500ms, .lasts = 2500ms},
       {.schedule = "zb-v", .timeout = 500ms, .lasts = 850ms}};
   test::expect_outlive_their_timeout(trainings, [&](const test::LongTraining& training) {
     return start(2, training.flags(), stopping_after(kStart + training.lasts));

@@ -1,20 +1,13 @@
 // The executable 07_pipeline_parallel, started as a user starts it.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <string>
-#include <vector>
-
-#include <limits>
 
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -23,9 +16,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using ::testing::ContainsRegex;
 using ::testing::DoubleNear;
-using ::testing::HasSubstr;
 using ::testing::Pointwise;
-using ::testing::SizeIs;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 using ultra::test::expect_success;

@@ -1,15 +1,8 @@
 // What ranks send and keep, in runs, against the closed forms.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

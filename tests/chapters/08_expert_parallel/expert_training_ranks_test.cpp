@@ -4,17 +4,9 @@
 // Covers: chapters/08_expert_parallel/expert_parallel.hpp
 // Covers: chapters/08_expert_parallel/expert_parallel.hpp
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <memory>
-#include <optional>
-#include <string>
-#include <utility>
-
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

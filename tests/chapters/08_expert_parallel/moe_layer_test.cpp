@@ -6,25 +6,14 @@
 // Covers: chapters/08_expert_parallel/moe/experts.hpp
 // Covers: chapters/08_expert_parallel/moe/expert_linears.hpp
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "chapters/08_expert_parallel/moe/moe_models.hpp"
 #include "chapters/08_expert_parallel/moe_layer.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/08_expert_parallel/plain_moe.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
@@ -32,7 +21,6 @@ namespace {
 
 using test::PlainMoe;
 using test::PlainResult;
-using ultra::test::all_near;
 using ultra::test::Differentiated;
 using ultra::test::gradients_match;
 

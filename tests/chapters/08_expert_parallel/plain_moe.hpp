@@ -3,16 +3,11 @@
 /// A mixture of experts as its papers write it: token after token, in doubles, without a
 /// permutation, a group, a message or a backward pass. What the chapter's layer is compared with.
 
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <map>
-#include <numeric>
-#include <string>
-#include <vector>
 
 #include "chapters/08_expert_parallel/moe_config.hpp"
 #include "common/nn/parameter.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel::test {
 

@@ -1,25 +1,16 @@
 // The executable 08_expert_parallel, started as a user starts it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
 #include <fstream>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "common/checkpoint/checksum.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel {
 namespace {
 
 using nlohmann::json;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 

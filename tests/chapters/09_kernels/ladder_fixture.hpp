@@ -1,16 +1,10 @@
 #pragma once
 // A fixture for what the rungs of one ladder change, in counters. Rungs go by their names.
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <memory>
 #include <source_location>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/contracts/kernels.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 

@@ -1,16 +1,12 @@
 // The executable 09_kernels, started as a user starts it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "kernels/device/device_info.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/process.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace program_test {

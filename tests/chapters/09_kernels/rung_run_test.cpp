@@ -2,23 +2,16 @@
 
 #include "chapters/09_kernels/rung_run.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include <memory>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/report/ladder_table.hpp"
 #include "chapters/09_kernels/report/rung_json.hpp"
-#include "common/base/errors.hpp"
 #include "kernels/device/device_info.hpp"
 #include "kernels/device/vendor_matmul.hpp"
 #include "kernels/simt/error.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace rung_run_test {

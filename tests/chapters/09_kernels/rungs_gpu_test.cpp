@@ -1,15 +1,8 @@
 // Every rung of every ladder on a GPU computes what an f64 loop computes.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "kernels/device/device_info.hpp"
 #include "tests/support/contracts/kernels.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace rungs_gpu_test {

@@ -1,18 +1,13 @@
 // Every rung of every ladder computes what an f64 loop computes, for any shape, with no fault of
 // the emulator's. Covers: chapters/09_kernels/ladder_of.hpp chapters/09_kernels/rung.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
 #include "build_config.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/problem_buffers.hpp"
 #include "tests/support/contracts/kernels.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace rungs_test {

@@ -3,17 +3,9 @@
 //
 // Covers: common/comm/collectives/reduce_op.hpp
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

@@ -1,13 +1,8 @@
 // What a rank keeps and sends in each precision, to the byte: ZeRO's stages with the bytes per
 // parameter that the types have.
 
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

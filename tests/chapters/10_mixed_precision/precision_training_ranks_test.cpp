@@ -9,22 +9,14 @@
 // Covers: chapters/10_mixed_precision/training/scaling.hpp
 // Covers: common/train/loss_scaler.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/03_data_parallel/replica_check.hpp"
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
 using namespace mixed_precision::test;
-using ::testing::Each;
 using ::testing::Eq;
 
 /// One rounding of a loss's every term, and of a norm's, which is of fewer and more distant numbers.

@@ -1,22 +1,14 @@
 // The executable 10_mixed_precision, started as a user starts it.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
-
-#include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/support/programs/program.hpp"
+#include "common/checkpoint/safetensors/safetensors.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
 using nlohmann::json;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 using ultra::test::events_of;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;

@@ -5,16 +5,9 @@
 // Covers: chapters/02_collectives/algorithms/pairwise_reduction.hpp
 // Covers: common/comm/collectives/schedule_runner.hpp
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

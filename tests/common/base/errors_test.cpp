@@ -3,22 +3,15 @@
 
 #include "common/base/errors.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
 #include <source_location>
-#include <string>
 #include <type_traits>
 
 #include "common/base/interrupt.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
-
-using test::message_of;
-using ::testing::HasSubstr;
 
 TEST(Errors, EveryKindIsAnErrorAndKeepsItsMessage) {
   const auto caught_as_base = [](const auto& error) {

@@ -5,25 +5,13 @@
 
 #include "common/base/text.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdint>
-#include <limits>
-#include <string>
-#include <string_view>
-
 #include "common/base/difference.hpp"
-#include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra {
 namespace {
-
-using ::testing::ElementsAre;
 
 TEST(Split, KeepsEveryPieceEmptyOnesToo) {
   EXPECT_THAT(split("a,b,c", ','), ElementsAre("a", "b", "c"));
@@ -100,8 +88,6 @@ TEST(StableHash, TakesEveryByteAsItIs) {
   // One step by hand, of a byte that is negative as a signed char.
   EXPECT_EQ(stable_hash("\xff"), (0xcbf29ce484222325U ^ 0xffU) * 0x100000001b3U);
 }
-
-using ::testing::HasSubstr;
 
 TEST(FormatBytes, UsesDecimalUnitsAndThreeDigits) {
   EXPECT_EQ(format_bytes(0), "0 B");

@@ -1,7 +1,6 @@
 #include "common/checkpoint/json_file.hpp"
 
 #include <filesystem>
-#include <functional>
 
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"

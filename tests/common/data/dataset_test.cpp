@@ -3,36 +3,26 @@
 
 #include "common/data/dataset.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <sys/resource.h>
 #include <unistd.h>
+
 #include <barrier>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "build_config.hpp"
-#include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/data/shared_dataset.hpp"
 #include "common/data/text_hash.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/files/temporary_folder.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/sanitizer.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::string text_of(const Dataset& dataset) {
   std::string text;

@@ -3,26 +3,12 @@
 // Covers: common/data/dataset.hpp
 // Covers: common/data/documents.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/data/dataset.hpp"
 #include "common/data/documents.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// A text in which token i is i: the first token of a sequence tells its position.
 Dataset counting_text(std::size_t size) {

@@ -1,10 +1,14 @@
 // Covers: common/gpu/stream_role.hpp
 // Covers: common/gpu/runtime.hpp
+// Covers: common/gpu/place_on_node.hpp
+
 #include "common/gpu/streams.hpp"
 
 #include <array>
+#include <cstdlib>
 
 #include "common/gpu/order_checker.hpp"
+#include "common/gpu/place_on_node.hpp"
 #include "common/gpu/runtime.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -176,6 +180,49 @@ TEST_F(EmulatedStreamsTest, TheHostReadsOnlyWhatIsDone) {
   EXPECT_THROW(streams->host_uses("a loop", {&region, 1}, {}), OrderError);
   streams->synchronize(kCompute);
   streams->host_uses("a loop", {&region, 1}, {});
+}
+
+/// A variable of the environment, as it was afterwards.
+class Variable {
+ public:
+  explicit Variable(const char* name) : name_(name) {
+    if (const char* const value = std::getenv(name)) before_ = value;
+    unsetenv(name);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() {
+    unsetenv(name_);
+    if (before_) setenv(name_, before_->c_str(), 1);
+  }
+  void set(const char* value) const { setenv(name_, value, 1); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+TEST(PlaceOnNode, IsWhatMpirunSaysElseTheRank) {
+  const Variable open_mpi("OMPI_COMM_WORLD_LOCAL_RANK");
+  const Variable mpich("MPI_LOCALRANKID");
+  const Variable slurm("SLURM_LOCALID");
+  EXPECT_EQ(place_on_node(5), 5);
+  slurm.set("1");
+  EXPECT_EQ(place_on_node(5), 1) << "srun without an MPI";
+  mpich.set("3");
+  EXPECT_EQ(place_on_node(5), 3);
+  open_mpi.set("2");
+  EXPECT_EQ(place_on_node(5), 2);
+}
+
+TEST(PlaceOnNode, IsTheRankWhereTheEnvironmentSaysNoNumber) {
+  const Variable open_mpi("OMPI_COMM_WORLD_LOCAL_RANK");
+  const Variable mpich("MPI_LOCALRANKID");
+  const Variable slurm("SLURM_LOCALID");
+  for (const char* const text : {"", "-1", "2x", "many"}) {
+    open_mpi.set(text);
+    EXPECT_EQ(place_on_node(4), 4) << text;
+  }
 }
 
 }  // namespace

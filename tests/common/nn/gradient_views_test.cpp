@@ -1,15 +1,9 @@
 // Gradients in views of a flat buffer, at any element of it: the same bits as in memory of their own.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <vector>
-
 #include "common/nn/layers/embedding_layer.hpp"
 #include "common/nn/layers/linear.hpp"
 #include "common/nn/layers/norm.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {

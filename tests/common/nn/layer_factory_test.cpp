@@ -1,18 +1,11 @@
 // Factories that wrap factories, as the chapters on parallelism do.
 #include "common/nn/layer_factory.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "common/nn/layers/linear.hpp"
 #include "common/ops/elementwise.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::nn {

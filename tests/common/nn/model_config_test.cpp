@@ -1,31 +1,27 @@
 // What a model is made of: its sizes, its first weights, the places of its tokens, its parts.
+//
 // Covers: common/nn/initialization.hpp
 // Covers: common/nn/token_places.hpp
 // Covers: common/nn/collect.hpp
+// Covers: common/nn/named_models.hpp
 
 #include "common/nn/model_config.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include <map>
 
-#include <cmath>
-#include <functional>
-#include <string>
-
-#include "common/base/errors.hpp"
 #include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
+#include "common/nn/layer_factory.hpp"
+#include "common/nn/model.hpp"
+#include "common/nn/named_models.hpp"
 #include "common/nn/token_places.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::string refusal(const std::function<void(ModelConfig&)>& spoil) {
   ModelConfig config;
@@ -202,6 +198,21 @@ TEST_F(CollectTest, KeepsTheOrderAndSkipsNullModules) {
   EXPECT_EQ(all[0]->name(), "second");
   EXPECT_EQ(all[1]->name(), "first");
   EXPECT_TRUE(collect_parameters({}).empty());
+}
+
+// The sums over the published checkpoints.
+TEST(NamedModels, HaveThePublishedNumbersOfParameters) {
+  const std::map<std::string, std::size_t> published = {
+      {"llama-1b", 1'235'814'400},   {"llama-7b", 6'738'415'616},     {"llama-8b", 8'030'261'248},
+      {"llama-70b", 70'553'706'496}, {"llama-405b", 405'853'388'800}, {"qwen2.5-0.5b", 494'032'768},
+      {"qwen2.5-7b", 7'615'616'512}, {"qwen3-0.6b", 596'049'920},     {"qwen3-8b", 8'190'735'360}};
+  EXPECT_EQ(published_models().size(), published.size());
+  for (const auto& [name, config] : published_models()) {
+    DenseFactory factory;
+    std::size_t parameters = 0;
+    for (const auto& [tensor, shape] : named_shapes(config, factory)) parameters += shape.numel();
+    EXPECT_EQ(parameters, published.at(name)) << name;
+  }
 }
 
 }  // namespace

@@ -2,23 +2,14 @@
 // are here for a while only, deferred weight gradients.
 //
 // Covers: common/nn/hooks.hpp
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <map>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/nn/model.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {
-
-using ::testing::HasSubstr;
 
 class ModelHooksTest : public test::RandomTest {
  protected:

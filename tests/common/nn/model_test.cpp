@@ -1,26 +1,15 @@
 #include "common/nn/model.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <csignal>
-#include <memory>
 #include <set>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {
-
-using test::count_of;
-using test::message_of;
-using ::testing::HasSubstr;
 
 class ModelTest : public test::RandomTest {
  protected:

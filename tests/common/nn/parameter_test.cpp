@@ -1,24 +1,12 @@
 #include "common/nn/parameter.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/ops/elementwise.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {
 
 using enum MemoryCategory;
-using test::message_of;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class ParameterTest : public test::RandomTest {
  protected:

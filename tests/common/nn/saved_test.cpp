@@ -4,24 +4,13 @@
 
 #include "common/nn/saved.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/nn/layer.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {
 
 using enum MemoryCategory;
-using test::message_of;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class SavedTest : public ::testing::Test {
  protected:

@@ -1,21 +1,10 @@
 #include "common/nn/transformer_block.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "tests/common/nn/layer_fixture.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 class TransformerBlockTest : public LayerTest {
  protected:

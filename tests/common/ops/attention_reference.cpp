@@ -1,15 +1,10 @@
 #include "tests/common/ops/attention_reference.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
-
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
 
-using test::count_of;
 using test::largest_magnitude;
 
 /// Element (b, s, h, i) of a [batch, seq, heads, head_dim] array.

@@ -2,10 +2,7 @@
 
 #include "common/ops/rope.hpp"
 
-#include <cmath>
 #include <numbers>
-#include <utility>
-#include <vector>
 
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"

@@ -1,25 +1,12 @@
 // Covers: common/optim/optimizer.hpp, common/optim/state_store.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/optim/optimizer.hpp"
 #include "common/optim/schedule.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::optim {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::size_t optimizer_bytes(const Device& device) {
   return device.memory().current()[MemoryCategory::kOptimizer];

@@ -2,16 +2,10 @@
 
 #include "common/optim/schedule.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
 #include <numbers>
-#include <vector>
 
 #include "common/optim/clip.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::optim {
 namespace {

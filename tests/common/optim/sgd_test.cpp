@@ -2,16 +2,9 @@
 
 #include "common/optim/sgd.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "common/optim/optimizer.hpp"
 #include "common/optim/rules.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::optim {
 namespace {

@@ -3,13 +3,9 @@
 // Covers: common/replay/replay_state.hpp
 #include "common/replay/replay.hpp"
 
-#include <algorithm>
-#include <numeric>
-
-#include "common/base/errors.hpp"
 #include "tests/common/replay/tape_writer.hpp"
 #include "tests/support/expect_message.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::replay {
 namespace {

@@ -2,13 +2,8 @@
 /// @file
 /// Tapes by hand, and a cluster on which a byte takes a second.
 
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "common/replay/replay.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::replay::test {
 

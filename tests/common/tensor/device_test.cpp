@@ -3,8 +3,6 @@
 
 #include "common/tensor/device.hpp"
 
-#include <gtest/gtest.h>
-
 #include "common/gpu/runtime.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
 #include "common/tensor/synchronize.hpp"

@@ -1,7 +1,6 @@
 #include "common/tensor/philox.hpp"
 
 #include <array>
-#include <cmath>
 #include <numbers>
 
 #include "tests/support/toolbox.hpp"

@@ -1,14 +1,7 @@
 #include "common/train/scheduled_passes.hpp"
 
-#include <gtest/gtest.h>
-
-#include <exception>
-#include <stdexcept>
-#include <string>
-
-#include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::train {
 namespace {

@@ -1,25 +1,16 @@
+// Covers: common/train/rank_counters.hpp
+
 #include "common/train/model_worker.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <functional>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/train/rank_counters.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::train {
 namespace {
 
 using test::RankFrame;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 using Calls = std::vector<std::string>;
 
@@ -239,6 +230,17 @@ TEST_F(ModelWorkerTest, RefusesAScheduleThatIsNotComplete) {
   EXPECT_THROW(with_worker([](ModelWorker&, const RankFrame&) {},
                            [](Plan& plan) { plan.schedule.pop_back(); }),
                InternalError);
+}
+
+TEST(RankCounters, AddByName) {
+  RankCounters counters;
+  EXPECT_TRUE(counters.sums().empty());
+  counters.add("blocks", 2);
+  counters.add("flops", 0.5);
+  counters.add("blocks", 3);
+  EXPECT_EQ(counters.sums().at("blocks"), 5);
+  EXPECT_EQ(counters.sums().at("flops"), 0.5);
+  EXPECT_EQ(counters.sums().size(), 2U);
 }
 
 }  // namespace

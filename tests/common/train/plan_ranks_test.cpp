@@ -2,21 +2,13 @@
 // Covers: common/train/rank_groups.hpp
 #include "common/train/plan.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {
-
-using ::testing::HasSubstr;
 
 /// The first of two ranks takes the larger half; all make as many passes as that one needs.
 PlanRules unequal_rules() {

@@ -1,9 +1,16 @@
 // Kernels compute the same in the checked and in the fast emulator, and what a plain loop computes.
+//
+// Covers: kernels/simt/fast_math.cuh
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
+#include "kernels/simt/fast_math.cuh"
 #include "tests/kernels/simt/kernels/kernels.hpp"
 #include "tests/kernels/simt/support.hpp"
 
@@ -129,3 +136,118 @@ TYPED_TEST(KernelsOn, ReportAddsLaunches) {
 
 }  // namespace kernels_test
 }  // namespace ultra::simt::test
+
+// Small floats and functions of one instruction.
+namespace ultra::simt::test {
+namespace small_float_test {
+struct Definition {
+  int exponent_bits;
+  int fraction_bits;
+  unsigned finite_values;  // bit patterns of values >= 0
+  bool saturates;
+};
+
+// The value of a bit pattern without its sign.
+double value_of(const Definition& format, unsigned bits) {
+  const int bias = (1 << (format.exponent_bits - 1)) - 1;
+  const int field = static_cast<int>(bits >> format.fraction_bits);
+  const double fraction = std::ldexp(static_cast<double>(bits & ((1U << format.fraction_bits) - 1)),
+                                     -format.fraction_bits);
+  return field == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1.0 + fraction, field - bias);
+}
+
+template <typename T>
+void expect_format(const Definition& format) {
+  using Bits = typename T::Bits;
+  const unsigned sign = 1U << (format.exponent_bits + format.fraction_bits);
+  for (unsigned bits = 0; bits < format.finite_values; ++bits) {
+    const double value = value_of(format, bits);
+    const auto exact = static_cast<float>(value);
+    ASSERT_EQ(static_cast<double>(exact), value);
+    ASSERT_EQ(static_cast<float>(T::from_bits(static_cast<Bits>(bits))), exact) << bits;
+    ASSERT_EQ(static_cast<float>(T::from_bits(static_cast<Bits>(bits | sign))), -exact) << bits;
+    ASSERT_EQ(T(exact).bits(), bits);
+    ASSERT_EQ(T(-exact).bits(), bits | sign);
+    if (bits + 1 == format.finite_values) {
+      break;
+    }
+    // Between two neighbours: below, at and above the middle. The middle is a float, too, since all
+    // formats have fewer bits.
+    const auto middle = static_cast<float>((value + value_of(format, bits + 1)) / 2);
+    const float infinity = std::numeric_limits<float>::infinity();
+    ASSERT_EQ(T(std::nextafter(middle, 0.0F)).bits(), bits);
+    ASSERT_EQ(T(middle).bits(), bits % 2 == 0 ? bits : bits + 1);
+    ASSERT_EQ(T(std::nextafter(middle, infinity)).bits(), bits + 1);
+  }
+}
+
+// Above the largest value, the next one would have been the first that is too large.
+template <typename T>
+void expect_overflow(const Definition& format) {
+  const unsigned largest = format.finite_values - 1;
+  const double step = value_of(format, largest) - value_of(format, largest - 1);
+  const unsigned too_large = format.saturates ? largest : largest + 1;
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(
+      T(std::nextafter(static_cast<float>(value_of(format, largest) + step / 2), 0.0F)).bits(),
+      largest);
+  EXPECT_EQ(T(static_cast<float>(value_of(format, largest) + step / 2)).bits(), too_large);
+  EXPECT_EQ(T(std::numeric_limits<float>::max()).bits(), too_large);
+  EXPECT_EQ(T(infinity).bits(), too_large);
+  EXPECT_TRUE(std::isnan(static_cast<float>(T(std::nanf("")))));
+  EXPECT_EQ(T(-std::nanf("")).bits(), (1U << (format.exponent_bits + format.fraction_bits)) - 1);
+}
+
+constexpr Definition kHalf{5, 10, 31U << 10, false};
+constexpr Definition kBf16{8, 7, 255U << 7, false};
+constexpr Definition kE4m3{4, 3, 0x7f, true};
+constexpr Definition kE5m2{5, 2, 31U << 2, true};
+
+TEST(SmallFloat, Half) {
+  expect_format<half>(kHalf);
+  expect_overflow<half>(kHalf);
+  EXPECT_EQ(static_cast<float>(half::from_bits(0xfc00)), -std::numeric_limits<float>::infinity());
+  EXPECT_EQ(static_cast<float>(half(65504.0F)), 65504.0F);
+}
+
+TEST(SmallFloat, Bf16) {
+  expect_format<bf16>(kBf16);
+  expect_overflow<bf16>(kBf16);
+  EXPECT_EQ(__float2bfloat16(1.0F).bits(), 0x3f80);
+  EXPECT_EQ(__bfloat162float(bf16::from_bits(0x4049)), 3.140625F);
+}
+
+TEST(SmallFloat, Fp8E4m3) {
+  expect_format<fp8_e4m3>(kE4m3);
+  expect_overflow<fp8_e4m3>(kE4m3);
+  EXPECT_EQ(static_cast<float>(fp8_e4m3::from_bits(0x7e)), 448.0F);
+  EXPECT_TRUE(std::isnan(static_cast<float>(fp8_e4m3::from_bits(0x7f))));
+}
+
+TEST(SmallFloat, Fp8E5m2) {
+  expect_format<fp8_e5m2>(kE5m2);
+  expect_overflow<fp8_e5m2>(kE5m2);
+  EXPECT_EQ(static_cast<float>(fp8_e5m2::from_bits(0x7b)), 57344.0F);
+  EXPECT_EQ(static_cast<float>(fp8_e5m2::from_bits(0x7c)), std::numeric_limits<float>::infinity());
+}
+
+}  // namespace small_float_test
+}  // namespace ultra::simt::test
+
+namespace ultra::simt {
+namespace small_float_test {
+
+TEST(FastMath, PowersOfTwo) {
+  for (const float x : {-125.5F, -1.0F, -0.25F, 0.0F, 0.5F, 10.0F}) {
+    EXPECT_NEAR(double{exp2_flushed(x)} / std::exp2(double{x}), 1.0, 0x1p-22) << x;
+  }
+}
+
+TEST(FastMath, PowersBelowTheSmallestNormalNumberAreZero) {
+  EXPECT_EQ(exp2_flushed(-126.0F), 0x1p-126F);
+  EXPECT_EQ(exp2_flushed(-126.5F), 0.0F);
+  EXPECT_EQ(exp2_flushed(-std::numeric_limits<float>::infinity()), 0.0F);
+}
+
+}  // namespace small_float_test
+}  // namespace ultra::simt

@@ -2,17 +2,10 @@
 /// @file
 /// A bucket's exchange, step after step, with gradients that all ranks know of each other.
 
-#include <cmath>
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/03_data_parallel/bucket_exchange.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/tensor/philox.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::data_parallel::test {

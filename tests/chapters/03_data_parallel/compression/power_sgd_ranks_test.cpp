@@ -2,15 +2,10 @@
 
 #include "chapters/03_data_parallel/compression/power_sgd.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
-
 #include "chapters/03_data_parallel/compression/compression_options.hpp"
 #include "chapters/03_data_parallel/compression/compression_volume.hpp"
 #include "tests/chapters/03_data_parallel/compression/exchange_trial.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

@@ -2,24 +2,14 @@
 
 #include "chapters/03_data_parallel/parameter_server/push_pull.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <memory>
 #include <set>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/optim/clip.hpp"
 #include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
 #include "tests/exercises/03_data_parallel/replica.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {

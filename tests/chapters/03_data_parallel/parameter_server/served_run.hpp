@@ -2,17 +2,6 @@
 /// @file
 /// Training runs with a parameter server, and what they are compared with.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/01_memory/written_parts.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
@@ -20,6 +9,7 @@
 #include "common/optim/adamw.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::data_parallel::test {

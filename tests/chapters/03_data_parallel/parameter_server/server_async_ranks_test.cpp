@@ -1,22 +1,14 @@
 // An asynchronous parameter server: how far replicas run ahead, and what becomes of the numbers.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <atomic>
-#include <chrono>
-#include <memory>
 #include <mutex>
 #include <random>
-#include <string>
-#include <thread>
-#include <utility>
-#include <vector>
 
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
+#include "chapters/03_data_parallel/parameter_server/straggler.hpp"
+#include "common/comm/run_ranks.hpp"
 #include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -180,6 +172,22 @@ TEST_F(AsyncServerTraining, AStragglerDoesNotStopOthersWithinTheBound) {
       static_cast<void>(run_served(world, c, meet));
     });
   }
+}
+
+TEST(StragglerRanks, OneReplicaTakesLonger) {
+  const Straggler straggler{.replica = 1, .delay = std::chrono::milliseconds(30)};
+  run_ranks(3, [&](Communicator& world) {
+    const auto observer = make_straggler(straggler, world);
+    const auto begin = std::chrono::steady_clock::now();
+    for (const std::size_t step : {1U, 2U}) {
+      observer->step_begins({.step = step, .learning_rate = 0.1});
+      observer->step_ends({.step = step, .learning_rate = 0.1});
+    }
+    const auto taken = std::chrono::steady_clock::now() - begin;
+    if (world.rank() == straggler.replica) {
+      EXPECT_GE(taken, 2 * straggler.delay);
+    }
+  });
 }
 
 }  // namespace

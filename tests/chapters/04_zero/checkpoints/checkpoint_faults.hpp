@@ -2,23 +2,14 @@
 /// @file
 /// Files that fail or wait where a test says so, and trainings that save to them.
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
-#include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
-#include "common/base/errors.hpp"
 #include "common/checkpoint/files/file_layer.hpp"
 #include "common/train/run/text_messages.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 

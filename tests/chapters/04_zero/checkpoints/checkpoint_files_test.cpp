@@ -1,5 +1,17 @@
+// Covers: chapters/04_zero/checkpoints/training_record.hpp
+
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 
+#include <malloc.h>
+
+#include <fstream>
+#include <variant>
+
+#include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
+#include "chapters/04_zero/checkpoints/trained_mixture.hpp"
+#include "chapters/04_zero/checkpoints/training_record.hpp"
+#include "tests/support/programs/command_line.hpp"
+#include "tests/support/sanitizer.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
@@ -161,6 +173,133 @@ TEST(PendingPart, IsItsTextOrItsNumbers) {
                         .text = {},
                         .values = Tensor::zeros(Device::cpu(), {3}, DType::kF32)};
   EXPECT_EQ(f32.bytes().size(), 12U);
+}
+
+using Words = ultra::test::Words;
+
+CheckpointOptions valid(const std::string& line) {
+  return ultra::test::valid<CheckpointOptions>(line);
+}
+
+TEST(CheckpointOptions, ByDefaultNothingIsSavedOrLoaded) {
+  EXPECT_FALSE(valid("").used());
+  EXPECT_TRUE(valid("").config().empty());
+}
+
+TEST(CheckpointOptions, TakesItsFlags) {
+  const CheckpointOptions options = valid("--checkpoint a --save-every 10 --keep 3 --resume b");
+  EXPECT_TRUE(options.used());
+  EXPECT_EQ(options.folder, "a");
+  EXPECT_EQ(options.save_every, 10U);
+  EXPECT_EQ(options.keep, 3U);
+  EXPECT_EQ(options.resume, "b");
+  const train::ExtraConfig config = options.config();
+  ASSERT_EQ(config.size(), 4U);
+  EXPECT_EQ(std::get<std::string>(config[0].second), "a");
+  EXPECT_EQ(std::get<std::size_t>(config[1].second), 10U);
+  EXPECT_EQ(std::get<std::size_t>(config[2].second), 3U);
+  EXPECT_EQ(std::get<std::string>(config[3].second), "b");
+}
+
+TEST(CheckpointOptions, SavingAndLoadingAreIndependent) {
+  for (const char* line : {"--checkpoint a", "--resume a", "--checkpoint a --keep 1"}) {
+    EXPECT_TRUE(valid(line).used()) << line;
+  }
+}
+
+TEST(CheckpointOptions, WhatCannotWorkIsRefused) {
+  for (const std::string flag : {"--save-every", "--keep"}) {
+    const Words alone = {flag + " has no meaning without --checkpoint DIR"};
+    ultra::test::expect_refused<CheckpointOptions>(
+        {{flag + " 0", alone},
+         {flag + " 5", alone},
+         {flag + " 0 --resume a", alone},
+         {flag + " 5 --resume a", alone},
+         {"--checkpoint a " + flag + " 0", {flag, "at least 1, found 0"}}});
+    for (const char* value : {"-1", "1.5", "x", "", "1e3", "99999999999999999999"}) {
+      const Words words = {"--checkpoint", "a", flag, value};
+      EXPECT_THROW(static_cast<void>(ultra::test::parsed<CheckpointOptions>(words)), ConfigError)
+          << flag << value;
+    }
+  }
+}
+
+using Flags = std::map<std::string, std::string>;
+
+/// What --experts 8 means beside its defaults, with other values.
+std::string unlike_published(const Flags& changes) {
+  Flags flags = {
+      {"--experts", "8"},        {"--top-k", "2"},        {"--expert-ffn", "24"},
+      {"--shared-experts", "0"}, {"--router", "softmax"}, {"--balance", "aux"},
+      {"--aux-loss", "0.01"},    {"--z-loss", "0.001"},   {"--capacity-factor", "dropless"}};
+  for (const auto& [flag, value] : changes) flags[flag] = value;
+  return mixture_of(flags).value().unlike_published;
+}
+
+TEST(TrainedMixture, IsWhatTheFlagsSay) {
+  EXPECT_FALSE(mixture_of({}).has_value());
+  EXPECT_FALSE(mixture_of({{"--fp8-recipe delayed", "(with --precision fp8)"}}).has_value());
+  const auto mixture = mixture_of({{"--experts", "8"}, {"--top-k", "3"}, {"--expert-ffn", "24"}});
+  ASSERT_TRUE(mixture.has_value());
+  EXPECT_EQ(mixture->experts, 8U);
+  EXPECT_EQ(mixture->top_k, 3U);
+  EXPECT_EQ(mixture->expert_ffn, 24U);
+  EXPECT_EQ(mixture->unlike_published, "");
+}
+
+// MixtralSparseMoeBlock: softmax, top-k, the weights divided by their sum, and no more.
+TEST(TrainedMixture, IsMixtralsOnlyWithoutWhatItLacks) {
+  EXPECT_EQ(unlike_published({}), "");
+  EXPECT_EQ(unlike_published({{"--balance", "none"}, {"--top-k", "8"}}), "");
+  for (const auto& [flag, value] : Flags{{"--router", "sigmoid"},
+                                         {"--top-k", "1"},
+                                         {"--shared-experts", "1"},
+                                         {"--balance", "bias"},
+                                         {"--capacity-factor", "1.25"}}) {
+    EXPECT_THAT(unlike_published({{flag, value}}), HasSubstr(flag)) << value;
+  }
+  EXPECT_THAT(unlike_published({{"--router", "sigmoid"}, {"--balance", "bias"}}),
+              AllOf(HasSubstr("--router sigmoid"), HasSubstr("; "), HasSubstr("--balance bias")));
+}
+
+TEST(TrainedMixture, ANumberThatIsNoneIsDamage) {
+  EXPECT_THAT(message_of<FileError>([] {
+                unlike_published({{"--experts", "many"}});
+              }),
+              AllOf(HasSubstr("training.json"), HasSubstr("'many'")));
+}
+
+// What the record of a long training costs in memory.
+
+/// The most memory that this process has had at once since forget_peak(), in bytes.
+std::size_t peak_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    std::size_t kilobytes = 0;
+    status >> kilobytes;
+    return 1024 * kilobytes;
+  }
+  throw std::runtime_error("the system does not say how much memory a process has had");
+}
+
+void forget_peak() {
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << 5;
+}
+
+/// Text of some 80 bytes per step: at most twice that while it grows, and no tree beside it.
+TEST(RecordMemory, TakesLittleMoreThanItsText) {
+  if (ultra::test::sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer has memory of its own";
+  constexpr std::size_t kSteps = 50'000;
+  TrainingRecord record;
+  for (std::size_t step = 1; step <= kSteps; ++step) {
+    record.steps.push_back({step, 1.0 / static_cast<double>(step), 1.5, 1e-3 / 3, 1e5 / 7});
+  }
+  forget_peak();
+  const std::size_t before = peak_bytes();
+  EXPECT_GT(to_json(record).size(), 40 * kSteps);
+  EXPECT_LT(peak_bytes() - before, 160 * kSteps);
 }
 
 }  // namespace

@@ -2,10 +2,6 @@
 /// @file
 /// Damaged texts of a checkpoint's JSON files for the fuzz target of tests/fuzz/.
 
-#include <cstdint>
-#include <functional>
-#include <string>
-
 #include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
 #include "common/checkpoint/models/config_json.hpp"
 #include "tests/fuzz/checkpoint_json_fuzz.hpp"

@@ -1,9 +1,17 @@
-// Trainings that are killed: as checkpoint_kill_test.cpp, often enough to meet the moments between two
+// Trainings that are killed: as checkpoint_lock_test.cpp, often enough to meet the moments between two
 // files; and under mpirun, whose processes train and save on for some seconds: a run that is started at
 // once waits for their end, and nothing that they write last is in what it writes.
+//
+// Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp
 
 #include "tests/chapters/04_zero/checkpoints/checkpoint_kill.hpp"
+
+#include <malloc.h>
+
+#include "common/train/report/metrics.hpp"
+#include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_lock.hpp"
+#include "tests/support/sanitizer.hpp"
 
 namespace ultra::zero {
 namespace {
@@ -36,6 +44,41 @@ TEST_F(CheckpointLockSlow, ARunAfterAKilledMpirunWaitsForItsRanks) {
       expect_near_losses(losses_of(base, {"--resume", saved("all/" + name)}), expected, 1e-8);
     }
   }
+}
+
+// What saving costs in memory: a run may save a million times.
+
+/// A step leaves its metrics in a list and a line in the text that is being written; both grow to
+/// twice what they hold.
+TEST(CheckpointMemorySlow, DoesNotGrowWithTheNumberOfCheckpoints) {
+  if (ultra::test::sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer has memory of its own";
+  constexpr std::size_t kFirst = 100;
+  constexpr std::size_t kLast = 400;
+  constexpr std::size_t kLine = 96;
+  const ultra::test::TemporaryFolder folder;
+  ZeroCase c;
+  c.options = ultra::test::short_run();
+  c.options.steps = kLast + 1;
+  CheckpointOptions options = saving_to(folder.path("all"), 1);
+  options.keep = 1;
+  std::size_t at_first = 0;
+  std::size_t at_last = 0;
+  StageChanges changes;
+  changes.observer = observing([&](std::size_t step, nn::Model&) {
+    const struct mallinfo2 heap = mallinfo2();
+    if (step == kFirst + 1) at_first = heap.uordblks + heap.hblkhd;
+    if (step == kLast + 1) at_last = heap.uordblks + heap.hblkhd;
+  });
+  quietly([&] {
+    run_ranks(1, [&](Communicator& dp) {
+      static_cast<void>(train_saving(dp, c, options, checkpoint::posix_files(), changes));
+    });
+  });
+  ASSERT_GT(at_first, 0U);
+  ASSERT_GT(at_last, 0U);
+  const auto growth = static_cast<double>(at_last) - static_cast<double>(at_first);
+  RecordProperty("bytes_per_step", std::to_string(growth / (kLast - kFirst)));
+  EXPECT_LT(growth, 2.0 * (sizeof(train::StepMetrics) + kLine) * (kLast - kFirst));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 // One folder of checkpoints has one run that writes to it: others are refused, or wait for its end.
 //
 // Covers: chapters/04_zero/checkpoints/checkpointed_worker.hpp
+// Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp
 
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "tests/chapters/04_zero/checkpoints/checkpoint_kill.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_lock.hpp"
 
 namespace ultra::zero {
@@ -107,6 +109,13 @@ TEST_F(CheckpointLock, TwoThatResumeTakeTurns) {
   EXPECT_THAT(names(), ElementsAre(step_name(4), step_name(5), step_name(6)));
   expect_near_losses(losses_of(kSixSteps, {"--resume", saved()}), expected, 1e-10);
 }
+
+// A training that is killed at any moment leaves complete checkpoints, and ends with the losses of
+// one that nobody has killed.
+
+using CheckpointKill = test::CheckpointKillTest;
+
+TEST_F(CheckpointKill, TwentyTimes) { kill_trainings(20); }
 
 }  // namespace
 }  // namespace ultra::zero

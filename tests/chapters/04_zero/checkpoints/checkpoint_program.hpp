@@ -2,22 +2,12 @@
 /// @file
 /// Runs of the executable 04_zero that save and load checkpoints.
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "tests/support/programs/program.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 

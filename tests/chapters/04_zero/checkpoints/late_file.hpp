@@ -2,20 +2,9 @@
 /// @file
 /// Storage that tests control: it does what was asked for as late as possible, and may fail.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/04_zero/offload/offload_settings.hpp"
-#include "common/base/errors.hpp"
 #include "common/storage/async_file.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 

@@ -3,29 +3,21 @@
 //
 // Covers: chapters/04_zero/offload/offloaded_unit.hpp, chapters/04_zero/offload/offload_settings.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "chapters/04_zero/offload/offload_settings.hpp"
-#include "common/base/errors.hpp"
 #include "common/storage/storage.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
 using storage::Backend;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ultra::test::Fates;
 using ultra::test::is_a;
 

@@ -4,8 +4,6 @@
 
 #include <filesystem>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "tests/support/programs/program.hpp"

@@ -4,14 +4,6 @@
 // Covers: common/train/weights/frozen_weights.hpp, chapters/04_zero/rows/row_parts.hpp
 
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <memory>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "common/optim/rules.hpp"
 #include "common/train/weights/frozen_weights.hpp"

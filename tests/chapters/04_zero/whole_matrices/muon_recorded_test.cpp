@@ -2,13 +2,6 @@
 //
 // Covers: common/optim/newton_schulz.hpp, chapters/04_zero/whole_matrices/whole_matrices.hpp
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <string>
-
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
@@ -18,7 +11,7 @@
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/programs/command_line.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -3,19 +3,9 @@
 
 #include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "common/ops/elementwise.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {

@@ -2,15 +2,9 @@
 /// @file
 /// Cases of training with ZeRO++: techniques and nodes, all subsets of them, and random draws.
 
-#include <fmt/format.h>
-
-#include <cstddef>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 

@@ -2,26 +2,21 @@
 // and that ranks agree.
 //
 // Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp
+// Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <string>
-#include <vector>
+#include <map>
 
-#include "common/base/errors.hpp"
+#include "chapters/04_zero/shards/shard_groups.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::HasSubstr;
 using ultra::test::fates_of;
 using ultra::test::is_a;
 
@@ -159,6 +154,165 @@ TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
       EXPECT_EQ(is_a<NumericError>(fate.error), rank == guilty);
       EXPECT_LT(fate.seconds, 20);
     }
+  }
+}
+
+// What training runs with ZeRO++ send, in all and between nodes, and what memory they take: to the
+// byte what the closed forms say, for every subset of the techniques.
+
+/// Gathers by rings and reductions pairwise: what the closed forms between nodes are about.
+std::shared_ptr<const comm::CollectiveAlgorithms> rings_and_pairs() {
+  return std::make_shared<const collectives::BookAlgorithms>(
+      collectives::BookOptions{.names = {{OpKind::kAllReduce, "pairwise"},
+                                         {OpKind::kReduceScatter, "pairwise"},
+                                         {OpKind::kAllGather, "ring"}},
+                               .tuning = {}});
+}
+
+/// Counts what a rank sends while weights and gradients travel; what leaves its node is taken from
+/// the schedules that the operations follow.
+class NodeTraffic : public CommObserver {
+ public:
+  NodeTraffic(const Communicator& dp, std::size_t node_size)
+      : rank_(dp.rank()), ranks_(dp.size()), node_(static_cast<int>(node_size)) {}
+
+  void operation_ended(const OperationInfo& info, std::size_t sent_bytes, Clock::time_point,
+                       Clock::time_point) override {
+    if (info.kind != OpKind::kAllGather && info.kind != OpKind::kAllToAll &&
+        info.kind != OpKind::kReduceScatter) {
+      return;
+    }
+    SentBytes sent{.total = sent_bytes, .between = 0};
+    if (info.communicator == "across nodes") {
+      sent.between = sent_bytes;
+    } else if (info.communicator != "node") {
+      sent.between = between(info, sent_bytes);
+    }
+    SentBytes& sum = info.kind == OpKind::kAllGather ? gathers : reductions;
+    sum += sent;
+    if (info.kind == OpKind::kAllGather) ++operations[info.communicator];
+  }
+
+  void waited(const OperationInfo&, Clock::time_point, Clock::time_point) override {}
+
+  SentBytes gathers;
+  SentBytes reductions;
+  std::map<std::string, std::size_t> operations;  ///< gathers, by group
+
+ private:
+  [[nodiscard]] std::size_t between(const OperationInfo& info, std::size_t sent_bytes) const {
+    const auto algorithms = rings_and_pairs();
+    const comm::Group group = comm::Group::all(rank_, ranks_);
+    const comm::Chunks chunks = comm::Chunks::even({0, info.count}, ranks_);
+    const comm::Schedule schedule =
+        info.kind == OpKind::kAllGather       ? algorithms->all_gather(group, chunks)
+        : info.kind == OpKind::kReduceScatter ? algorithms->reduce_scatter(group, chunks)
+                                              : algorithms->all_to_all(group, chunks, chunks);
+    std::size_t all = 0;
+    std::size_t leaving = 0;
+    for (const comm::Lane& lane : schedule.lanes) {
+      for (const comm::Round& step : lane) {
+        if (step.send_to == comm::kNobody || step.send_to == rank_) continue;
+        const std::size_t bytes = step.send.range.size() * size_of(info.dtype);
+        all += bytes;
+        if (step.send_to / node_ != rank_ / node_) leaving += bytes;
+      }
+    }
+    EXPECT_EQ(all, sent_bytes) << "the schedule is the one that was followed";
+    return leaving;
+  }
+
+  int rank_;
+  int ranks_;
+  int node_;
+};
+
+class ZeroPlusPlusVolume : public ZeroPlusPlusTest {
+ protected:
+  /// Calls fn for each subset on worlds of 1 to 8 ranks.
+  void for_cases(const std::function<void(const ZeroCase&)>& fn) {
+    int ranks = 1;
+    for (int round = 0; round < 2; ++round) {
+      for (const std::string& list : all_techniques()) {
+        ZeroCase c = draw_with(list, ranks, random.pick({DType::kF32, DType::kF64}));
+        c.options.steps = 2;
+        if (random.between(0, 2) == 0) {
+          c.recompute = {.mode = memory::Recompute::kFull, .recompute_every = random.between(1, 2)};
+        }
+        ranks = ranks % 8 + 1;
+        SCOPED_TRACE(list + ": " + text_of(c.settings.plus_plus));
+        fn(c);
+        if (HasFailure()) std::printf("%s\n", text_of(c.settings.plus_plus).c_str());
+      }
+    }
+  }
+
+  static RankOptions options(Progress progress = Progress::kOnCall) {
+    RankOptions options = in_rank_order(progress);
+    options.algorithms = rings_and_pairs();
+    return options;
+  }
+};
+
+std::vector<FlatLayout> layouts_of(const ZeroCase& c) {
+  nn::DenseFactory factory;
+  nn::Model model = deferred_model(c, factory);
+  std::vector<FlatLayout> layouts;
+  for (const ParameterGroup& group : groups_of(model, c)) layouts.push_back(group.layout);
+  return layouts;
+}
+
+// Volume ------------------------------------------------------------------------------------------
+
+TEST_F(ZeroPlusPlusVolume, EveryRankSendsWhatTheClosedFormsSay) {
+  for_cases([](const ZeroCase& c) {
+    on_ranks(
+        c,
+        [&](Communicator& dp) {
+          const ZeroPlusPlus& how = c.settings.plus_plus;
+          NodeTraffic traffic(dp, how.node_size.value_or(static_cast<std::size_t>(c.ranks)));
+          dp.set_observer(&traffic);
+          static_cast<void>(train_zero(dp, c));
+          dp.set_observer(nullptr);
+          const StepVolume volume =
+              sent_in_micro_batch(layouts_of(c), c.options.dtype, how,
+                                  {.rank = dp.rank(), .ranks = c.ranks}, c.settings.reshard);
+          const std::size_t times = c.options.steps * c.passes();
+          EXPECT_EQ(traffic.gathers.total, times * (volume.forward.total + volume.backward.total));
+          EXPECT_EQ(traffic.gathers.between,
+                    times * (volume.forward.between + volume.backward.between));
+          EXPECT_EQ(traffic.reductions.total, times * volume.reduce.total);
+          EXPECT_EQ(traffic.reductions.between, times * volume.reduce.between);
+        },
+        options());
+  });
+}
+
+/// The gathers for the backward pass are inside the node: they reach no other. Of the head there is
+/// none, it stays at the turn.
+TEST_F(ZeroPlusPlusVolume, WithSecondaryShardsBackwardGathersStayInTheNode) {
+  for (const auto& [ranks, node] : {std::pair{4, 2}, std::pair{6, 3}, std::pair{8, 4}}) {
+    ZeroCase c = draw_with("hierarchical", ranks, DType::kF32);
+    c.settings.plus_plus.node_size = static_cast<std::size_t>(node);
+    c.options.steps = 1;
+    on_ranks(
+        c,
+        [&](Communicator& dp) {
+          NodeTraffic traffic(dp, static_cast<std::size_t>(node));
+          dp.set_observer(&traffic);
+          static_cast<void>(train_zero(dp, c));
+          dp.set_observer(nullptr);
+          const std::size_t units = c.options.model.num_layers + 2;
+          EXPECT_EQ(traffic.operations.at("node"), (units - 1) * c.passes());
+          traffic.operations.erase("node");
+          EXPECT_EQ(traffic.operations.size(), 1U) << "all ranks";
+          EXPECT_EQ(traffic.operations.begin()->second, units * c.passes());
+          const StepVolume volume = sent_in_micro_batch(layouts_of(c), DType::kF32,
+                                                        c.settings.plus_plus, {dp.rank(), ranks});
+          EXPECT_EQ(volume.backward.between, 0U);
+          EXPECT_GT(volume.backward.total, 0U);
+        },
+        options());
   }
 }
 

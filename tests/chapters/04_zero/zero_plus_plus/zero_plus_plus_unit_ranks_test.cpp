@@ -5,25 +5,13 @@
 
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <memory>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::HasSubstr;
-using ultra::test::message_of;
 using Values = std::vector<double>;
 
 /// One rank's unit of a few parameters, as a model's block.

@@ -2,22 +2,15 @@
 //
 // Covers: chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp
 // Covers: chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp
+// Covers: chapters/05_tensor_sequence_parallel/scaling/playbook_figures.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-#include <vector>
-
+#include "chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp"
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
-#include "chapters/05_tensor_sequence_parallel/scaling/exchange_cost.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "chapters/05_tensor_sequence_parallel/scaling/playbook_figures.hpp"
 #include "tests/support/contracts/schedule_interpreter.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -267,6 +260,17 @@ TEST(TwoLevelGatherRefuses, NodesThatAreNotFull) {
     EXPECT_THAT(refusal(two_level_reduce_scatter), names_it);
     EXPECT_THAT(refusal(two_level_part), names_it);
   }
+}
+
+/// Its drop from 8 to 16 ranks, "around 43 %" in its text.
+TEST(PlaybookFigures, AreThePublishedOnes) {
+  ASSERT_EQ(playbook_figures().size(), 5U);
+  const PlaybookFigure eight = playbook_figures()[2];
+  const PlaybookFigure sixteen = playbook_figures()[3];
+  EXPECT_EQ(eight, (PlaybookFigure{8, 20, 10888.53}));
+  EXPECT_EQ(sixteen, (PlaybookFigure{16, 40, 6159.3}));
+  EXPECT_NEAR(sixteen.tokens_per_second_per_rank / eight.tokens_per_second_per_rank, 1.0 - 0.434,
+              0.0005);
 }
 
 }  // namespace

@@ -1,18 +1,10 @@
 #include "chapters/05_tensor_sequence_parallel/shapes/block_shapes.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "chapters/05_tensor_sequence_parallel/shapes/split_shapes.hpp"
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/nn/model.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::tensor_parallel {

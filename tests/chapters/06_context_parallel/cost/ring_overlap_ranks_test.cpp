@@ -2,19 +2,12 @@
 //
 // Covers: chapters/06_context_parallel/cost/ring_overlap.hpp
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "chapters/06_context_parallel/cost/ring_overlap.hpp"
 #include "chapters/06_context_parallel/ring_backward.hpp"
 #include "chapters/06_context_parallel/ring_forward.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/exercises/06_context_parallel/transfer_trace.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::context_parallel {
 namespace {

@@ -2,23 +2,16 @@
 //
 // Covers: chapters/07_pipeline_parallel/execution/pipeline_links.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "chapters/07_pipeline_parallel/pipeline_parallel.hpp"
-#include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
 using namespace pipeline_parallel::test;
-using ::testing::HasSubstr;
 
 /// Fails in one pass of one layer.
 class FailingLayer : public train::Technique {

@@ -3,17 +3,9 @@
 // Covers: chapters/07_pipeline_parallel/execution/pipeline_links.hpp
 // Covers: chapters/07_pipeline_parallel/stages/measured_costs.hpp
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <thread>
-#include <vector>
 
 #include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
@@ -22,6 +14,7 @@
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/process.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

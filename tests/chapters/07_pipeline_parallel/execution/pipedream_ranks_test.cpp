@@ -4,17 +4,13 @@
 // Covers: chapters/07_pipeline_parallel/execution/weight_stash.hpp
 // Covers: chapters/07_pipeline_parallel/pipedream/stage_updates.hpp
 
-#include <gtest/gtest.h>
-
 #include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "chapters/07_pipeline_parallel/execution/weight_stash.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/optim/adamw.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

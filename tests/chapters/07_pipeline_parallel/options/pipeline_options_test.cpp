@@ -1,15 +1,9 @@
 #include "chapters/07_pipeline_parallel/options/pipeline_options.hpp"
 
-#include <gtest/gtest.h>
-
-#include <numeric>
-#include <string>
 #include <variant>
-#include <vector>
 
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -1,21 +1,12 @@
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "chapters/07_pipeline_parallel/schedule/schedule_text.hpp"
 #include "chapters/07_pipeline_parallel/schedule/validate.hpp"
-#include "common/base/errors.hpp"
 #include "tests/chapters/07_pipeline_parallel/every_shape.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::string text_of(ScheduleKind kind, std::size_t stages, std::size_t micro_batches) {
   return text_of(make_schedule({.kind = kind}, stages, micro_batches));

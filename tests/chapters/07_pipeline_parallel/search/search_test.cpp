@@ -3,15 +3,7 @@
 // Covers: chapters/07_pipeline_parallel/search/search.hpp
 // Covers: chapters/07_pipeline_parallel/search/branch_and_bound.hpp
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <csignal>
-#include <limits>
-#include <string>
-#include <vector>
 
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/validate.hpp"
@@ -19,10 +11,8 @@
 #include "chapters/07_pipeline_parallel/search/pass_clock.hpp"
 #include "chapters/07_pipeline_parallel/search/search.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
-#include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

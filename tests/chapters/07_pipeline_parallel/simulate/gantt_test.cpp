@@ -3,28 +3,18 @@
 // Covers: chapters/07_pipeline_parallel/simulate/gantt.hpp
 // Covers: chapters/07_pipeline_parallel/simulate/measured_gantt.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/simulate/gantt.hpp"
 #include "chapters/07_pipeline_parallel/simulate/measured_gantt.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 std::string text_of(ScheduleKind kind, std::size_t stages, std::size_t m, std::size_t columns) {
   const auto schedule = make_schedule({.kind = kind}, stages, m);

@@ -3,20 +3,13 @@
 // Covers: chapters/07_pipeline_parallel/simulate/simulator.hpp
 // Covers: chapters/07_pipeline_parallel/simulate/model_costs.hpp
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <vector>
-
+#include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 #include "chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp"
 #include "chapters/07_pipeline_parallel/closed_forms/schedule_volume.hpp"
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/simulate/model_costs.hpp"
-#include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 #include "tests/chapters/07_pipeline_parallel/every_shape.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

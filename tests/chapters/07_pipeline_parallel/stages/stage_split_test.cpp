@@ -1,19 +1,8 @@
 #include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include "chapters/01_memory/model_presets.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/programs/command_line.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

@@ -1,24 +1,19 @@
 #include "chapters/07_pipeline_parallel/table/pp_table_options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string>
 
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_text.hpp"
-#include "common/base/errors.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 PpTableOptions parse_table(const std::string& line) {
   return ultra::test::options_of<PpTableOptions>(line);

@@ -3,21 +3,12 @@
 // Covers: chapters/08_expert_parallel/cost/dispatch_cost.hpp
 // Covers: chapters/08_expert_parallel/cost/two_level_all_to_all.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <set>
-#include <vector>
 
 #include "chapters/08_expert_parallel/cost/dispatch_cost.hpp"
 #include "chapters/08_expert_parallel/cost/two_level_all_to_all.hpp"
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/contracts/schedule_interpreter.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

@@ -4,22 +4,11 @@
 
 #include "chapters/08_expert_parallel/moe/expert_exchange.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
 #include <mutex>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "chapters/08_expert_parallel/moe_layer.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

@@ -1,13 +1,8 @@
 // What each rung of packed_sequences changes, in counters, worked out from the lengths.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <numeric>
-
 #include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace packed_sequences_ladder_test {

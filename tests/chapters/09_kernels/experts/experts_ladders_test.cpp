@@ -1,16 +1,12 @@
 // What the rungs of the ladders of experts change, in counters; and how a router's decisions are
 // drawn.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <set>
-#include <vector>
 
 #include "chapters/09_kernels/experts/routing.hpp"
 #include "kernels/ladders/tokens/token_permutation/token_permutation.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace experts_ladders_test {

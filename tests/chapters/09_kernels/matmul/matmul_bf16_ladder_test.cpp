@@ -1,13 +1,8 @@
 // What each rung of matmul_bf16 changes, in counters.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "kernels/ladders/matmul/matmul_bf16/tile_order.cuh"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace matmul_bf16_ladder_test {

@@ -1,15 +1,10 @@
 // What each rung of matmul_fp32 changes, in counters. Covers:
 // chapters/09_kernels/matmul/matmul_fp32_ladder.cpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdint>
 #include <ostream>
-#include <string>
-#include <vector>
 
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace matmul_fp32_ladder_test {

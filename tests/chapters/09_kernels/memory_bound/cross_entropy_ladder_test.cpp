@@ -1,15 +1,10 @@
 // What each rung of cross_entropy changes, in counters, and what none of them may do wrong: sectors
 // are counted in units of the logits read or written once.
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <vector>
-
 #include "kernels/ladders/rows/cross_entropy/cross_entropy.hpp"
 #include "kernels/simt/buffer.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::ladders {
 namespace cross_entropy_ladder_test {

@@ -2,19 +2,15 @@
 //
 // Covers: chapters/10_mixed_precision/export/export_technique.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
 #include "common/checkpoint/llama_folder.hpp"
 #include "common/checkpoint/safetensors/safetensors.hpp"
 #include "common/tensor/half_types.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -22,8 +18,6 @@ namespace {
 using checkpoint::SafetensorsReader;
 using checkpoint::StoredType;
 using nlohmann::json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr const char* kModel = "--layers 2 --hidden 32 --heads 4 --kv-heads 2 --ffn 48 ";
 

@@ -5,20 +5,11 @@
 // Covers: chapters/10_mixed_precision/fp8/fp8_factory.hpp
 // Covers: chapters/10_mixed_precision/fp8/amax_observer.hpp
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

@@ -4,19 +4,13 @@
 
 #include "chapters/10_mixed_precision/options/precision_options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
 using namespace mixed_precision::test;
-using ::testing::HasSubstr;
 
 PrecisionOptions options_of(const std::string& flags) {
   return in_precision(flags).setup().find<MixedPrecision>()->options();

@@ -2,26 +2,14 @@
 // number against f64 with the roundings written out, which without them is attention.
 #include "chapters/10_mixed_precision/training/rounded_attention.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include "chapters/10_mixed_precision/training/rounded_sums.hpp"
-#include "common/base/errors.hpp"
 #include "common/nn/layers/attention_layer.hpp"
 #include "common/ops/attention.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
 
-using ultra::test::all_near;
 using Row = std::vector<double>;
 
 /// RoundingTo to nearest, ties to even, by the digits of a type.

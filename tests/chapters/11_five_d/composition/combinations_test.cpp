@@ -1,26 +1,22 @@
 // The table of --combinations against the program: for each pair of flags its word is what happens.
 //
 // Covers: chapters/11_five_d/five_d.hpp
+// Covers: common/train/elsewhere/record_step.hpp
 
 #include "chapters/11_five_d/five_d.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <optional>
-#include <string>
-#include <vector>
-
+#include "common/train/cli/run_techniques.hpp"
+#include "common/train/elsewhere/record_step.hpp"
 #include "tests/chapters/11_five_d/composition/explained.hpp"
+#include "tests/support/programs/command_line.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::five_d {
 namespace {
 
 using five_d::test::Configuration;
 using five_d::test::Flag;
-using ::testing::HasSubstr;
 
 /// Flags that ask for something, with those that they need; and what the table calls all of them.
 struct Sample {
@@ -246,6 +242,34 @@ TEST(Combinations, AReasonThatSeveralRowsHaveIsGivenOnce) {
   EXPECT_THAT(text, HasSubstr("  --a      --bcd 1   one reason.\n"
                               "  --long   --e       the same\n"
                               "  --f      --g       another.\n"));
+}
+
+// Streams of ranks that nobody can run: no two of them touch the same bytes without an order.
+
+void expect_ordered(const std::string& flags) {
+  SCOPED_TRACE(flags);
+  const train::Setup setup = train::parse_setup(techniques(), ultra::test::words_of(flags));
+  for (const int rank : train::ranks_that_differ(setup)) {
+    EXPECT_NO_THROW(static_cast<void>(train::record_step(setup, rank, true))) << "rank " << rank;
+  }
+}
+
+TEST(RecordedOrder, OfThreeAxesOn512Gpus) {
+  expect_ordered(
+      "--model llama-70b --tp 8 --sp on --pp 8 --dp 8 --zero 1 --recompute selective --seq 4096 "
+      "--global-batch 128 --micro-batch 1 --on dgx-h100:64");
+}
+
+TEST(RecordedOrder, OfShardedWeightsAndLongSequences) {
+  expect_ordered(
+      "--model llama-8b --cp 8 --cp-method ring --zero 3 --seq 65536 --global-batch 64 "
+      "--micro-batch 1 --on dgx-h100:64");
+}
+
+TEST(RecordedOrder, OfExpertsInAPipelineOfTwoChunks) {
+  expect_ordered(
+      "--model mixtral-8x7b --pp 4 --schedule interleaved:2 --ep 8 --tp 2 --zero 1 --seq 4096 "
+      "--global-batch 512 --micro-batch 1 --on dgx-h100:64");
 }
 
 }  // namespace

@@ -1,15 +1,9 @@
 #include "tests/chapters/11_five_d/composition/draw.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <numeric>
-#include <string>
-#include <vector>
-
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "common/base/numeric.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/mask_file.hpp"
 #include "tests/support/training/short_run.hpp"
 

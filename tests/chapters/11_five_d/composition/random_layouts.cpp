@@ -1,19 +1,13 @@
 #include "tests/chapters/11_five_d/composition/random_layouts.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <cctype>
 #include <cstdio>
-#include <functional>
-#include <optional>
-#include <utility>
-#include <vector>
 
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/11_five_d/composition/draw.hpp"
 #include "tests/chapters/11_five_d/composition/explained.hpp"
 #include "tests/chapters/11_five_d/composition/trial.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::five_d::test {
 namespace {

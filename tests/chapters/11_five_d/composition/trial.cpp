@@ -1,18 +1,9 @@
 #include "tests/chapters/11_five_d/composition/trial.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <exception>
-#include <optional>
-#include <vector>
-
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/rank_runs.hpp"
 

@@ -1,12 +1,7 @@
 // The planner as a user starts it: --plan, and a run with the flags that it gives.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <string>
-
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {

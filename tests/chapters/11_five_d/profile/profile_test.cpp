@@ -4,16 +4,8 @@
 // Covers: chapters/11_five_d/profile/machine_profile.hpp
 // Covers: chapters/11_five_d/profile/measure_parts.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
 #include <atomic>
-#include <chrono>
-#include <cmath>
-#include <memory>
-#include <thread>
-#include <vector>
+#include <nlohmann/json.hpp>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
@@ -23,6 +15,7 @@
 #include "common/replay/cluster/cluster_file.hpp"
 #include "common/tensor/tensor.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::profile {
 namespace {

@@ -2,25 +2,18 @@
 //
 // Covers: chapters/11_five_d/stepper/rank_story.hpp, chapters/11_five_d/stepper/step_through.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <map>
 #include <set>
-#include <string>
 
 #include "chapters/11_five_d/five_d.hpp"
 #include "chapters/11_five_d/stepper/step_through.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::stepper {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr std::size_t kSeq = 64;
 const std::string kModel =

@@ -1,9 +1,6 @@
 #include "tests/chapters/11_five_d/sums/random_meshes.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <chrono>
-#include <utility>
 
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"

@@ -2,13 +2,8 @@
 /// @file
 /// Random trainings by trees, each of which has the bits of one rank's.
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "tests/chapters/11_five_d/composition/configuration.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::five_d::test {

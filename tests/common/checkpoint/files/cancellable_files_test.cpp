@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <vector>
 
 #include "common/base/interrupt.hpp"
 #include "tests/support/files/temporary_folder.hpp"

@@ -5,18 +5,13 @@
 
 #include "common/checkpoint/safetensors/stored_type.hpp"
 
-#include <gtest/gtest.h>
-
 #include <cstring>
 #include <set>
-#include <string>
-#include <string_view>
 
 #include "common/checkpoint/checksum.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
 #include "common/checkpoint/safetensors/element_runs.hpp"
 #include "tests/support/files/llama_folder.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::checkpoint {

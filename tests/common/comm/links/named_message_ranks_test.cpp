@@ -1,7 +1,10 @@
 // Messages that both ends name: they meet whatever the order in which they were issued.
+//
+// Covers: common/comm/work.hpp, common/comm/engine/wait_any.hpp
 
 #include <random>
 
+#include "common/comm/engine/wait_any.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
@@ -100,6 +103,160 @@ TEST_P(NamedMessageRanks, AreNamedInErrors) {
 }
 
 INSTANTIATE_TEST_SUITE_P(By, NamedMessageRanks, kinds_of_progress(), progress_name);
+
+// A rank that serves whoever comes first.
+
+constexpr double kAtOnce = 10;
+constexpr int kRanks = 4;
+
+Tensor five(double value) { return filled(5, value); }
+
+class WaitAnyRanks : public ProgressRanks {};
+
+TEST_P(WaitAnyRanks, ReturnsTheFirstToEndAndEachOnce) {
+  ranks_with(options, 1, [](Communicator& world) {
+    std::vector<Work> works(4);  // the last is none
+    for (int channel = 0; channel < 3; ++channel) {
+      works[static_cast<std::size_t>(channel)] = world.recv(five(0), 0, channel);
+    }
+    for (const int channel : {2, 0, 1}) {
+      Work same = works[static_cast<std::size_t>(channel)];
+      Work sent = world.send(five(1), 0, channel);
+      same.wait();
+      sent.wait();
+    }
+    for (const std::size_t expected : {2U, 0U, 1U}) EXPECT_EQ(wait_any(works), expected);
+    EXPECT_THROW(static_cast<void>(wait_any(works)), ConfigError);
+  });
+}
+
+/// Rank 0 of a server: receives from each other rank what it sends, and answers it.
+void serve(const Communicator& world, const std::vector<int>& rounds) {
+  std::vector<Tensor> data;
+  std::vector<Work> works;
+  std::vector<int> left(rounds);
+  int all = 0;
+  for (int worker = 1; worker < world.size(); ++worker) {
+    data.push_back(five(-1));
+    works.push_back(world.recv(data.back(), worker));
+    all += rounds[static_cast<std::size_t>(worker)];
+  }
+  for (; all > 0; --all) {
+    const std::size_t index = wait_any(works);
+    const std::size_t worker = index + 1;
+    EXPECT_EQ(data[index].to_vector().front(),
+              static_cast<double>(100 * worker) + static_cast<double>(left[worker]));
+    world.send(data[index], static_cast<int>(worker), 1).wait();
+    if (--left[worker] > 0) {
+      works[index] = world.recv(data[index], static_cast<int>(worker));
+    }
+  }
+  EXPECT_THROW(static_cast<void>(wait_any(works)), ConfigError) << "all workers are done";
+}
+
+void work(const Communicator& world, int rounds) {
+  for (; rounds > 0; --rounds) {
+    const Tensor data = five(100 * world.rank() + rounds);
+    world.send(data, 0).wait();
+    world.recv(data, 0, 1).wait();
+  }
+}
+
+TEST_P(WaitAnyRanks, ServesEveryWorkerAsItComes) {
+  for (int round = 0; round < 5; ++round) {
+    std::vector<int> rounds{0};
+    for (int worker = 1; worker < kRanks; ++worker) {
+      rounds.push_back(static_cast<int>(random.between(1, 30)));
+    }
+    ranks_with(options, kRanks, [&](Communicator& world) {
+      if (world.rank() == 0) return serve(world, rounds);
+      work(world, rounds[static_cast<std::size_t>(world.rank())]);
+    });
+  }
+}
+
+TEST_P(WaitAnyRanks, NobodyWaitsForAWorkerThatComesLater) {
+  ranks_with(options, kRanks, [](Communicator& world) {
+    constexpr int kLate = 1;
+    constexpr int kRounds = 10;
+    if (world.rank() == kLate) {
+      world.recv(five(0), 0, 2).wait();  // the others are done
+      return work(world, 1);
+    }
+    if (world.rank() != 0) return work(world, kRounds);
+    std::vector<Work> works;
+    for (int worker = 1; worker < kRanks; ++worker) {
+      works.push_back(world.recv(five(0), worker));
+    }
+    std::vector<int> rounds(works.size(), kRounds);
+    for (int i = 0; i < (kRanks - 2) * kRounds; ++i) {
+      const std::size_t index = wait_any(works);
+      const int worker = static_cast<int>(index) + 1;
+      EXPECT_NE(worker, kLate);
+      world.send(five(0), worker, 1).wait();
+      if (--rounds[index] > 0) works[index] = world.recv(five(0), worker);
+    }
+    world.send(five(0), kLate, 2).wait();
+    EXPECT_EQ(wait_any(works), kLate - 1U);
+    world.send(five(0), kLate, 1).wait();
+  });
+}
+
+TEST_P(WaitAnyRanks, ATimeoutNamesThoseThatHaveNotCome) {
+  options.timeout = milliseconds(300);
+  const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
+    world.barrier().wait();
+    if (world.rank() != 0) {
+      std::this_thread::sleep_for(milliseconds(1500));
+      return;
+    }
+    std::vector<Work> works(3);
+    works[1] = world.recv(five(0), 1);
+    works[2] = world.recv(five(0), 2);
+    static_cast<void>(wait_any(works));
+  });
+  EXPECT_NE(fates.thrown, nullptr);
+  for (const auto& [rank, fate] : fates.ranks) {
+    if (rank != 0) continue;
+    EXPECT_TRUE(is_a<CommTimeout>(fate.error));
+    EXPECT_THAT(fate.message,
+                HasSubstr(worded("rank 0 has waited 0.3 s in wait_any of 2 operations: recv "
+                                 "#0 of 'world' (5 f32 from rank 1): rank 1 has not sent; "
+                                 "recv #0 of 'world' (5 f32 from rank 2): rank 2 has not")));
+  }
+}
+
+TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
+  const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
+    if (world.rank() == 2) throw NumericError("the loss is NaN");
+    std::vector<Work> works;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer != world.rank()) works.push_back(world.recv(five(0), peer));
+    }
+    static_cast<void>(wait_any(works));
+  });
+  for (const auto& [rank, fate] : fates.ranks) {
+    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+    EXPECT_LT(fate.seconds, kAtOnce);
+    if (rank == 2) continue;
+    EXPECT_TRUE(is_a<RankFailed>(fate.error));
+    EXPECT_THAT(fate.message, AllOf(HasSubstr("wait_any of 2 operations: "), HasSubstr("rank 2"),
+                                    HasSubstr("the loss is NaN")));
+  }
+}
+
+TEST_P(WaitAnyRanks, ADeadlockEndsIt) {
+  if (launched_world_size()) GTEST_SKIP() << "processes do not see that all others wait";
+  const test::Fates fates = fates_with(options, 2, [](Communicator& world) {
+    std::vector<Work> works{world.recv(five(0), 1 - world.rank(), 0),
+                            world.recv(five(0), 1 - world.rank(), 1)};
+    static_cast<void>(wait_any(works));
+  });
+  EXPECT_TRUE(is_a<Deadlock>(fates.thrown));
+  EXPECT_THAT(message_of(fates.thrown), HasSubstr("Rank 0 waits in wait_any of 2 operations"));
+}
+
+INSTANTIATE_TEST_SUITE_P(By, WaitAnyRanks, kinds_of_progress(), progress_name);
 
 }  // namespace
 }  // namespace ultra

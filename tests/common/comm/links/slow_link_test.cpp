@@ -12,7 +12,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using Clock = SlowLink::Clock;
 
-constexpr Tag kTag{.use = Tag::Use::kPointToPoint, .lane = 0, .sequence = 0};
+constexpr Tag kAnyTag{.use = Tag::Use::kPointToPoint, .lane = 0, .sequence = 0};
 
 double seconds(Clock::duration time) { return duration<double>(time).count(); }
 
@@ -121,8 +121,8 @@ TEST_F(SlowTransportTest, AMessageArrivesNotBeforeItsTime) {
   const auto from = slow(0);
   const auto to = slow(1);
   const auto begin = Clock::now();
-  const auto sending = from->isend({std::span<const std::byte>(data), {}}, 1, kTag);
-  const auto receiving = to->irecv({std::span(got), {}, {}}, 0, kTag);
+  const auto sending = from->isend({std::span<const std::byte>(data), {}}, 1, kAnyTag);
+  const auto receiving = to->irecv({std::span(got), {}, {}}, 0, kAnyTag);
   while (!receiving->test()) static_cast<void>(sending->test());
   EXPECT_GE(seconds(Clock::now() - begin), 0.02) << "10 ms of latency, 10 ms for 10 bytes";
   EXPECT_TRUE(sending->test());
@@ -132,9 +132,9 @@ TEST_F(SlowTransportTest, AMessageArrivesNotBeforeItsTime) {
 
 TEST_F(SlowTransportTest, AMessageToOneselfIsNotSlowed) {
   const auto self = slow(0);
-  const auto sending = self->isend({std::span<const std::byte>(data), {}}, 0, kTag);
+  const auto sending = self->isend({std::span<const std::byte>(data), {}}, 0, kAnyTag);
   EXPECT_EQ(link->next_arrival(), std::nullopt);
-  EXPECT_TRUE(self->irecv({std::span(got), {}, {}}, 0, kTag)->test());
+  EXPECT_TRUE(self->irecv({std::span(got), {}, {}}, 0, kAnyTag)->test());
   EXPECT_TRUE(sending->test());
 }
 
@@ -144,16 +144,16 @@ TEST_F(SlowTransportTest, GroupsOfARankShareItsWire) {
   const auto group = whole->subgroup(members, 0);
   EXPECT_EQ(group->size(), 2);
   const auto begin = Clock::now();
-  const auto first = whole->isend({std::span<const std::byte>(data), {}}, 1, kTag);
+  const auto first = whole->isend({std::span<const std::byte>(data), {}}, 1, kAnyTag);
   const auto own = link->next_arrival();
-  const auto second = group->isend({std::span<const std::byte>(data), {}}, 1, kTag);
+  const auto second = group->isend({std::span<const std::byte>(data), {}}, 1, kAnyTag);
   EXPECT_EQ(link->next_arrival(), own);
   EXPECT_GE(seconds(link->depart(0) - begin), 0.03) << "10 bytes twice, 10 ms of latency";
 }
 
 TEST_F(SlowTransportTest, AWithdrawnMessageIsNoLongerOnItsWay) {
   const auto from = slow(0);
-  from->isend({std::span<const std::byte>(data), {}}, 1, kTag).reset();
+  from->isend({std::span<const std::byte>(data), {}}, 1, kAnyTag).reset();
   EXPECT_EQ(link->next_arrival(), std::nullopt);
 }
 

@@ -1,9 +1,7 @@
 // Covers: common/gpu/meta/meta_runtime.hpp, common/gpu/meta/meta_event.hpp.
 #include "common/gpu/meta/meta_streams.hpp"
 
-#include <algorithm>
 #include <array>
-#include <vector>
 
 #include "common/gpu/meta/meta_event.hpp"
 #include "common/gpu/meta/meta_runtime.hpp"

@@ -1,16 +1,10 @@
 #include "common/nn/layers/attention_layer.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 #include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {

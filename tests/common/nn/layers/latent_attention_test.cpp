@@ -2,18 +2,12 @@
 
 #include "common/nn/layers/latent_attention.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <map>
-#include <string>
-#include <vector>
 
 #include "common/nn/layers/attention_layer.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {

@@ -4,13 +4,6 @@
 // Covers: common/nn/layers/feed_forward.hpp
 // Covers: common/nn/layers/loss_layer.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
 #include "common/nn/layers/embedding_layer.hpp"
 #include "common/nn/layers/feed_forward.hpp"
 #include "common/nn/layers/loss_layer.hpp"
@@ -19,8 +12,7 @@
 #include "common/ops/embedding.hpp"
 #include "common/ops/rms_norm.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::nn {
 namespace {

@@ -5,32 +5,19 @@
 // Covers: common/nn/model.hpp
 #include "common/nn/layers/multi_token_prediction.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
 #include <map>
-#include <memory>
-#include <span>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "common/nn/layers/side_by_side.hpp"
 #include "common/nn/model.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/train/token_plan.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {
-
-using ::testing::ElementsAre;
 
 using Row = std::vector<double>;
 

@@ -1,16 +1,19 @@
 // Clusters from files, and what is wrong with some.
 //
 // Covers: common/replay/cluster/cluster_file.hpp, common/replay/cluster/cluster.hpp
+// Covers: common/replay/cluster/placement.hpp
+
 #include "common/replay/cluster/cluster_file.hpp"
 
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
-#include "common/base/errors.hpp"
+#include "common/replay/cluster/placement.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::replay {
 namespace {
@@ -160,6 +163,30 @@ TEST(NamedClusters, AreValidAndFound) {
   }
   test::expect_message<ConfigError>([] { (void)cluster_by_name("dgx-z", "--on"); },
                                     {"dgx-z", "dgx-h100", ".json"});
+}
+
+// Groups on nodes, counted rank by rank.
+
+class Placement : public ultra::test::RandomTest {};
+
+TEST_F(Placement, IsWhatCountingFinds) {
+  for (int round = 0; round < 100; ++round) {
+    const int node = static_cast<int>(random.between(1, 9));
+    std::vector<int> members;
+    std::map<int, std::size_t> on_node;
+    for (int rank = 0; rank < 50; ++rank) {
+      if (random.between(0, 2) != 0) continue;
+      members.insert(
+          members.begin() + static_cast<std::ptrdiff_t>(random.between(0, members.size())), rank);
+      ++on_node[rank / node];
+    }
+    if (members.empty()) continue;
+    const auto fullest =
+        std::ranges::max_element(on_node, {}, [](const auto& one) { return one.second; });
+    EXPECT_EQ(placement_of(members, node),
+              (GroupPlacement{
+                  .ranks = members.size(), .per_node = fullest->second, .nodes = on_node.size()}));
+  }
 }
 
 }  // namespace

@@ -1,23 +1,14 @@
 #include "common/train/cli/command_line.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <CLI/CLI.hpp>
-#include <string>
 
-#include "common/base/errors.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// What a program with three flags is told.
 CommandLine read(const std::string& line, const std::string& program = "trainer") {

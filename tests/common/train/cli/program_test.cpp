@@ -1,28 +1,17 @@
 #include "common/train/cli/program.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
 #include <new>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/train/options/flags.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 struct Outcome {
   int exit_code;

@@ -2,36 +2,23 @@
 // Covers: common/train/cli/run_techniques.hpp
 #include "common/train/cli/technique.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
-#include <functional>
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/options/flags.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/ranks/star_algorithms.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {
 
-using test::message_of;
 using test::words_of;
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 /// Ranks along an axis.
 class Ranks : public Technique {

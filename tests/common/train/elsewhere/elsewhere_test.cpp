@@ -2,25 +2,24 @@
 //
 // Covers: common/train/elsewhere/elsewhere.hpp
 // Covers: common/train/elsewhere/on_report.hpp
+// Covers: common/train/elsewhere/on_option.hpp
+// Covers: common/train/elsewhere/sweep.hpp
+// Covers: common/train/options/named_models.hpp
 
 #include "common/train/elsewhere/elsewhere.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/transformer_block.hpp"
 #include "common/train/cli/run_techniques.hpp"
+#include "common/train/elsewhere/on_option.hpp"
 #include "common/train/elsewhere/record_step.hpp"
+#include "common/train/elsewhere/sweep.hpp"
+#include "common/train/options/named_models.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 
 namespace ultra::train {
@@ -28,7 +27,6 @@ namespace {
 
 using nlohmann::json;
 using test::words_of;
-using ::testing::HasSubstr;
 
 constexpr std::size_t kLayers = 3;
 constexpr std::size_t kHidden = 64;
@@ -184,6 +182,93 @@ TEST(Elsewhere, ASweepHasARowForEachLine) {
   const std::string text = report_sweep(sweep, read);
   EXPECT_THAT(text, HasSubstr("tokens/s"));
   EXPECT_THAT(text, HasSubstr("4 % 3 = 1")) << "what is refused says why";
+}
+
+// Machines as --on names them.
+
+TEST(OnOption, ReadsAClusterItsNodesAndKeys) {
+  const Machine plain = parse_machine("dgx-h100");
+  EXPECT_EQ(plain.cluster.name, "dgx-h100");
+  EXPECT_FALSE(plain.nodes.has_value());
+  const Machine changed = parse_machine("dgx-h100:16,nics_per_node=1,inter.bandwidth=1e9");
+  EXPECT_EQ(changed.nodes, 16U);
+  EXPECT_EQ(changed.cluster.nics_per_node, 1);
+  EXPECT_EQ(changed.cluster.inter.bandwidth, 1e9);
+  EXPECT_EQ(changed.cluster.intra.bandwidth, plain.cluster.intra.bandwidth);
+}
+
+TEST(OnOption, SaysWhatItCannotRead) {
+  const auto expect_refused = [](const char* text, const char* because) {
+    try {
+      static_cast<void>(parse_machine(text));
+      ADD_FAILURE() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("--on")) << text;
+      EXPECT_THAT(error.what(), HasSubstr(because)) << text;
+    }
+  };
+  expect_refused("dgx-x9", "no cluster is called 'dgx-x9'");
+  expect_refused("dgx-h100:0", "a number of nodes of at least 1");
+  expect_refused("dgx-h100:many", "a number of nodes of at least 1");
+  expect_refused("dgx-h100:2,nics=1", "Its keys are gpus_per_node, ");
+  expect_refused("dgx-h100:2,nics_per_node", "is no key=value");
+  expect_refused("dgx-h100:2,nics_per_node=0.5", "needs a whole number");
+  expect_refused("dgx-h100:2,straggler=fast", "needs a number");
+  expect_refused("dgx-h100:2,nics_per_node=9", "from 1 to gpus_per_node");
+}
+
+// Lists of values on a command line that names another machine, and models by name.
+
+bool reads_splits(const std::string& flag, const std::string&) { return flag == "--stage-split"; }
+
+TEST(Sweep, IsEveryCombinationOfTheLists) {
+  const Sweep sweep =
+      sweep_of(words_of("--on dgx-h100:2,straggler=0 --tp 1,2 --zero --name=a,b,c"), reads_splits);
+  EXPECT_THAT(sweep.flags, ElementsAre("--tp", "--name"));
+  ASSERT_EQ(sweep.lines.size(), 6U);
+  EXPECT_THAT(sweep.values[0], ElementsAre("1", "a"));
+  EXPECT_THAT(sweep.values[1], ElementsAre("1", "b")) << "the last flag's values are the fastest";
+  EXPECT_THAT(sweep.values[5], ElementsAre("2", "c"));
+  EXPECT_EQ(sweep.lines[4], words_of("--on dgx-h100:2,straggler=0 --tp 2 --zero --name=b"));
+}
+
+TEST(Sweep, LeavesWhatAFlagReadsItself) {
+  const std::vector<std::string> words = words_of("--stage-split 3,2,3 --tp 4");
+  const Sweep sweep = sweep_of(words, reads_splits);
+  EXPECT_TRUE(sweep.flags.empty());
+  EXPECT_THAT(sweep.lines, ElementsAre(words));
+}
+
+TEST(Sweep, RefusesMoreThanAnybodyLooksAt) {
+  std::string words;
+  for (const char flag : {'a', 'b', 'c', 'd'}) words += std::string(" --") + flag + " 1,2,3,4,5,6";
+  try {
+    static_cast<void>(sweep_of(words_of(words), reads_splits));
+    FAIL() << "1296 combinations";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--a, --b, --c, --d have more than 1000 combinations"));
+  }
+}
+
+TEST(NamedModels, StandForTheirFlags) {
+  const std::vector<NamedModel> models = {
+      {.name = "tiny", .flags = {{"--layers", "2"}, {"--tied", ""}}}};
+  EXPECT_EQ(with_model_flags(words_of("--model tiny --seq 8"), models),
+            words_of("--model tiny --seq 8 --layers 2 --tied"));
+  EXPECT_EQ(with_model_flags(words_of("--layers=3 --model=tiny"), models),
+            words_of("--layers=3 --model=tiny --tied"))
+      << "what the command line says itself holds";
+  EXPECT_EQ(with_model_flags(words_of("--seq 8"), models), words_of("--seq 8"));
+}
+
+TEST(NamedModels, RefusesAnUnknownName) {
+  try {
+    static_cast<void>(
+        with_model_flags(words_of("--model llama-9b"), {in_flags(nn::published_models().front())}));
+    FAIL() << "no such model";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no model is called 'llama-9b'. Choose llama-1b, "));
+  }
 }
 
 }  // namespace

@@ -5,28 +5,18 @@
 
 #include "common/train/elsewhere/memory_table.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <array>
 #include <sstream>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "common/base/units.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::train {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 constexpr std::array kExact = {MemoryCategory::kParameters, MemoryCategory::kGradients,
                                MemoryCategory::kOptimizer, MemoryCategory::kActivations};

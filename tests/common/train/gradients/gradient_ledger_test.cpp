@@ -1,25 +1,13 @@
 // Covers: common/train/gradients/gradient_exchange.hpp
 #include "common/train/gradients/gradient_ledger.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "common/base/errors.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/schedules.hpp"
 
 namespace ultra::train {
 namespace {
 
 using test::schedule_of;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 /// Writes down what it is told; finish() is the step's, not the ledger's.
 class Log : public GradientExchange {

@@ -1,15 +1,8 @@
 #include "common/train/gradients/model_states.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <vector>
-
 #include "common/optim/adamw.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 #include "tests/support/training/rank_runs.hpp"
 
@@ -17,8 +10,6 @@ namespace ultra::train {
 namespace {
 
 using test::RankFrame;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 /// Weights that every rank has, as a plain data parallel training keeps them.
 class Replicated : public ultra::test::RandomTest {

@@ -1,14 +1,7 @@
 #include "common/train/options/options.hpp"
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <limits>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::train {
 namespace {

@@ -1,27 +1,20 @@
 #include "common/train/report/progress.hpp"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
-#include <functional>
 #include <sstream>
-#include <string>
-#include <vector>
+
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::train {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 /// What `show` writes to a file, which is no terminal.
 std::vector<std::string> plain_lines(const std::function<void(std::FILE*)>& show) {

@@ -1,13 +1,16 @@
+// Covers: common/train/report/rank_clock.hpp
+// Covers: common/train/report/comm_trace.hpp
+
 #include "common/train/report/rank_meter.hpp"
 
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <string>
-#include <thread>
-#include <vector>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "common/comm/run_ranks.hpp"
+#include "common/train/report/comm_trace.hpp"
+#include "common/train/report/rank_clock.hpp"
+#include "tests/support/toolbox.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {
@@ -134,6 +137,149 @@ TEST(ExchangeSummaries, GivesEveryRankAll) {
       EXPECT_EQ(one.reserved_bytes, 1000U + static_cast<std::size_t>(rank));
       EXPECT_EQ(one.seconds.idle, 1.0 / (1 + rank));
     }
+  });
+}
+
+class ClockOffset : public ultra::test::RandomTest {
+ protected:
+  /// Readings of a clock that is `offset` ahead, over ways of `shortest` seconds and more.
+  std::vector<ClockReading> readings(double offset, double shortest) {
+    std::vector<ClockReading> result;
+    double now = 1000.0;
+    for (int i = 0; i < 8; ++i) {
+      const double there = shortest + random.uniform(0.0, 1e-3);
+      const double back = shortest + random.uniform(0.0, 1e-3);
+      result.push_back(
+          {.asked = now, .told = now + there + offset, .answered = now + there + back});
+      now += 1.0;
+    }
+    return result;
+  }
+};
+
+TEST_F(ClockOffset, IsFoundToHalfTheShortestWay) {
+  for (const double offset : {5.0, -5.0, 1e6, -0.05}) {
+    const std::vector<ClockReading> given = readings(offset, 1e-4);
+    double shortest = 1.0;
+    for (const ClockReading& r : given) shortest = std::min(shortest, r.answered - r.asked);
+    EXPECT_NEAR(clock_offset(given), offset, shortest / 2 + 1e-9);
+  }
+}
+
+TEST_F(ClockOffset, OneClockHasNone) {
+  EXPECT_EQ(clock_offset(readings(0.0, 1e-6)), 0.0) << "exactly";
+}
+
+TEST_F(ClockOffset, OneReadingOutsideItsWayIsAnotherClock) {
+  std::vector<ClockReading> given = readings(0.0, 1e-4);
+  for (ClockReading& reading : given) reading.told += 0.01;
+  EXPECT_NEAR(clock_offset(given), 0.01, 1.1e-3);
+}
+
+TEST(CommonMoment, IsTheSameOnAllRanksOfAMachine) {
+  for (const int size : {1, 2, 4}) {
+    run_ranks(size, [&](Communicator& world) {
+      const auto before = std::chrono::steady_clock::now();
+      world.barrier().wait();  // rank 0 comes out of it after every rank has come to it
+      const auto moment = common_moment(world);
+      EXPECT_LE(moment, std::chrono::steady_clock::now());
+      EXPECT_GE(moment, before);
+      const std::chrono::duration<double> seconds = moment.time_since_epoch();
+      ultra::test::expect_same_on_all(world, {seconds.count()});
+    });
+  }
+}
+
+using nlohmann::json;
+
+/// The spans of each track of a recorder.
+std::map<std::string, std::vector<json>> tracks_of(const trace::TraceRecorder& recorder) {
+  std::map<int, std::string> names;
+  std::map<std::string, std::vector<json>> tracks;
+  const json trace = json::parse(recorder.json());
+  for (const json& event : trace.at("traceEvents")) {
+    if (event.at("name") == "thread_name") {
+      names[event.at("tid")] = event.at("args").at("name");
+    } else if (event.at("ph") == "X") {
+      tracks[names.at(event.at("tid"))].push_back(event);
+    }
+  }
+  return tracks;
+}
+
+TEST(CommTrace, RecordsOperationsAndWaits) {
+  run_ranks(2, [](Communicator& world) {
+    const Device device = Device::cpu();
+    const Tensor data = Tensor::zeros(device, {100}, DType::kF64);
+    trace::TraceRecorder recorder(world.rank());
+    CommTrace comm_trace(world, &recorder);
+    world.all_reduce(data).wait();
+    const Communicator pair = world.split([](int) { return 0; }, "dp");
+    pair.broadcast(data, 0).wait();
+    pair.labeled("bucket 2").all_reduce(data).wait();
+    comm_trace.stop();
+    world.all_reduce(data).wait();
+
+    const std::map<std::string, std::vector<json>> tracks = tracks_of(recorder);
+    std::map<std::string, json> operations;
+    for (const json& span : tracks.at("communication")) operations[span.at("name")] = span;
+    ASSERT_EQ(operations.count("all_reduce world"), 1U);
+    ASSERT_EQ(operations.count("broadcast dp"), 1U);
+    ASSERT_EQ(operations.count("all_reduce dp: bucket 2"), 1U);
+    EXPECT_EQ(operations["all_reduce world"].at("args").at("elements"), 100);
+    EXPECT_EQ(operations["all_reduce world"].at("args").at("sent_bytes"), 800)
+        << "2 (P-1)/P of 800 bytes";
+    bool waited = false;
+    for (const json& span : tracks.at("waiting")) {
+      waited = waited || span.at("name") == "all_reduce world";
+    }
+    EXPECT_TRUE(waited) << "a blocking call waits";
+    const std::vector<json>& all = tracks.at("communication");
+    EXPECT_EQ(std::count_if(all.begin(), all.end(),
+                            [](const json& s) { return s.at("name") == "all_reduce world"; }),
+              1)
+        << "nothing after stop()";
+  });
+}
+
+TEST(CommTrace, OperationsSideBySideStandInTracksOfTheirOwn) {
+  run_ranks(1, [](Communicator& world) {
+    const auto start = trace::TraceRecorder::Clock::now();
+    const auto at = [&](int us) { return start + std::chrono::microseconds(us); };
+    trace::TraceRecorder recorder(0, start);
+    CommTrace comm_trace(world, &recorder);
+    const auto ended = [&](const char* label, int begin, int end) {
+      comm_trace.operation_ended({.kind = OpKind::kAllReduce,
+                                  .communicator = "dp",
+                                  .communicator_id = 0,
+                                  .sequence = 0,
+                                  .count = 1,
+                                  .dtype = DType::kF32,
+                                  .op = ReduceOp::kSum,
+                                  .root = 0,
+                                  .label = label},
+                                 4, at(begin), at(end));
+    };
+    ended("a", 0, 10);
+    ended("b", 5, 12);
+    ended("c", 10, 20);
+    ended("d", 11, 21);
+    ended("e", 12, 22);
+    comm_trace.stop();
+    std::map<std::string, std::string> names;
+    for (const auto& [track, spans] : tracks_of(recorder)) {
+      for (const json& span : spans) names[track] += span.at("name").get<std::string>() + "; ";
+    }
+    EXPECT_EQ(names["communication"], "all_reduce dp: a; all_reduce dp: c; ");
+    EXPECT_EQ(names["communication 2"], "all_reduce dp: b; all_reduce dp: e; ");
+    EXPECT_EQ(names["communication 3"], "all_reduce dp: d; ");
+  });
+}
+
+TEST(CommTrace, WithoutARecorderObservesNothing) {
+  run_ranks(2, [](Communicator& world) {
+    const CommTrace comm_trace(world, nullptr);
+    world.barrier().wait();
   });
 }
 

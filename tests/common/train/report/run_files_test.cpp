@@ -1,24 +1,15 @@
 #include "common/train/report/run_files.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/trace/trace_recorder.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::train {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class Files : public ::testing::Test {
  protected:

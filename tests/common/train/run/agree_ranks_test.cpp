@@ -1,20 +1,17 @@
+// Covers: common/train/run/text_messages.hpp
+
 #include "common/train/run/agree.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
-#include "common/base/errors.hpp"
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
+#include "common/train/run/text_messages.hpp"
+#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(Agree, GoesOnWhenAllRanksSucceed) {
   for (const int size : {1, 3}) {
@@ -87,6 +84,85 @@ TEST(ExpectSame, TheLowestRankThatDiffersIsNamedOnAllRanks) {
               "rank 2 says no 2, rank 0 says yes");
     world.barrier().wait();  // the world is whole: nobody was lost
   });
+}
+
+data::Dataset text_of(const std::string& text, const std::string& source) {
+  return {{text.begin(), text.end()}, source};
+}
+
+TEST(SameText, MayHaveAnotherNameOnEveryRank) {
+  run_ranks(3, [](Communicator& world) {
+    expect_same_text(world, text_of("abc", "/disk" + std::to_string(world.rank()) + "/text"));
+  });
+}
+
+TEST(SameText, AnotherTextIsNamedWithBothSizesAndHashes) {
+  run_ranks(3, [](Communicator& world) {
+    const data::Dataset own =
+        world.rank() == 2 ? text_of("abcd", "/copy/text") : text_of("abc", "/disk/text");
+    EXPECT_THAT(ultra::test::message_of<ConfigError>([&] { expect_same_text(world, own); }),
+                AllOf(HasSubstr("rank 2 reads '/copy/text' with 4 bytes"),
+                      HasSubstr("rank 0 reads '/disk/text' with 3 bytes"),
+                      HasSubstr("the hash 44bc2cf5ad770999"), HasSubstr("Copy the same text")));
+    world.barrier().wait();
+  });
+}
+
+TEST(SameText, ATrainingOnTwoTextsEndsBeforeItsFirstStep) {
+  const ultra::test::TemporaryFolder folder;
+  ultra::test::quietly([&] {
+    run_ranks(2, [&](Communicator& world) {
+      const std::string own(1000, world.rank() == 0 ? 'a' : 'b');  // as long, another one
+      TrainOptions options = ultra::test::short_run();
+      options.data = folder.write("text of " + std::to_string(world.rank()), own);
+      options.metrics = folder.path("metrics.jsonl");
+      const auto never = [](const StepPlan&, const ModelScope&) { FAIL() << "a step was made"; };
+      EXPECT_THAT(
+          ultra::test::message_of<ConfigError>([&] {
+            static_cast<void>(ultra::test::train_replicated(options, world,
+                                                            ultra::test::before_each_step(never)));
+          }),
+          AllOf(HasSubstr("rank 1 reads"), HasSubstr("text of 1'"), HasSubstr("rank 0 reads")));
+    });
+  });
+  EXPECT_THAT(folder.names(), testing::Not(testing::Contains(HasSubstr("metrics"))));
+}
+
+/// A text of a length that differs from rank to rank, with every kind of byte.
+std::string text_of(int rank, std::size_t factor) {
+  std::string text;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(rank) * factor; ++i) {
+    text += static_cast<char>(i * 31 + static_cast<std::size_t>(rank));
+  }
+  return text;
+}
+
+TEST(TextMessages, GatherAllTextsOnRankZeroInOrder) {
+  for (const int size : {1, 2, 3, 5}) {
+    for (const std::size_t factor : {1U, 3U, 4U, 1000U}) {
+      run_ranks(size, [&](Communicator& world) {
+        const std::vector<std::string> texts = gather_texts(world, text_of(world.rank(), factor));
+        if (world.rank() != 0) {
+          EXPECT_TRUE(texts.empty());
+          return;
+        }
+        ASSERT_EQ(texts.size(), static_cast<std::size_t>(size));
+        for (int rank = 0; rank < size; ++rank) {
+          EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank, factor));
+        }
+      });
+    }
+  }
+}
+
+TEST(TextMessages, BroadcastRankZerosText) {
+  for (const int size : {1, 2, 4}) {
+    run_ranks(size, [&](Communicator& world) {
+      EXPECT_EQ(broadcast_text(world, ""), "");
+      const std::string own = world.rank() == 0 ? text_of(1, 777) : "ignored";
+      EXPECT_EQ(broadcast_text(world, own), text_of(1, 777));
+    });
+  }
 }
 
 }  // namespace

@@ -2,20 +2,13 @@
 //
 // What a training run leaves behind and takes: files, memory of each category, the trace.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/train/run/trainer.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
 
@@ -23,9 +16,6 @@ namespace ultra::train {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 TEST(TrainingMemory, NothingIsAskedFromTheSystemAfterTheSecondStep) {
   TrainOptions options = test::short_run();

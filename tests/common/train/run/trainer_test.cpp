@@ -1,23 +1,18 @@
+// Covers: common/train/run/divergence.hpp
+
 #include "common/train/run/trainer.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
-#include <cmath>
 #include <csignal>
-#include <string>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
-#include "tests/support/compare.hpp"
+#include "common/train/run/divergence.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 #include "tests/support/training/short_run.hpp"
 
@@ -25,10 +20,6 @@ namespace ultra::train {
 namespace {
 
 using test::losses_of;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 /// Entropy of the text's bytes in nats: the best loss of a model that knows frequencies only.
 double byte_entropy(const std::string& text) {
@@ -305,6 +296,30 @@ TEST_F(TrainerStops, WithTheExitCodeOfBadInputWhenItDoesNotFit) {
               AllOf(StartsWith("error: out of device memory: "), HasSubstr("into 100 kB")));
   EXPECT_EQ(message.find('\n'), message.size() - 1) << message;
   EXPECT_THAT(folder.names(), IsEmpty());
+}
+
+std::string message_for(double value) {
+  TrainOptions options;
+  options.learning_rate = 0.5;
+  options.warmup = 7;
+  options.clip_norm = 2.0;
+  return ultra::test::message_of<NumericError>(
+      [&] { expect_finite("gradient norm", value, 12, options); });
+}
+
+TEST(ExpectFinite, SaysWhatWhereAndWhichFlagsMayHelp) {
+  EXPECT_THAT(message_for(std::nan("")),
+              AllOf(HasSubstr("the gradient norm is nan at step 12"), HasSubstr("--lr (0.5)"),
+                    HasSubstr("--warmup (7)"), HasSubstr("--clip (2)")));
+  EXPECT_THAT(message_for(-std::nan("")), HasSubstr("norm is nan")) << "a NaN has no sign";
+  EXPECT_THAT(message_for(INFINITY), HasSubstr("norm is inf"));
+  EXPECT_THAT(message_for(-INFINITY), HasSubstr("norm is -inf"));
+}
+
+TEST(ExpectFinite, TakesEveryFiniteNumber) {
+  for (const double value : {0.0, -1.0, std::numeric_limits<double>::max()}) {
+    EXPECT_NO_THROW(expect_finite("loss", value, 1, {}));
+  }
 }
 
 }  // namespace

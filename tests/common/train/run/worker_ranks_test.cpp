@@ -1,28 +1,18 @@
 #include "common/train/run/worker.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/train/run/trainer.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/program.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::train {
 namespace {
 
 using nlohmann::json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::ultra::test::Fates;
 using ::ultra::test::fates_of;
 using ::ultra::test::is_a;

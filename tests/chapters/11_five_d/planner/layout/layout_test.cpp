@@ -3,21 +3,13 @@
 // Covers: chapters/11_five_d/planner/layout/layout.hpp
 #include "chapters/11_five_d/planner/layout/layout.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <numeric>
-
-#include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
 
 using pipeline_parallel::ScheduleKind;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 class Layouts : public ultra::test::RandomTest {
  protected:

@@ -3,16 +3,10 @@
 
 #include "chapters/11_five_d/planner/memory/rank_blocks.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "chapters/11_five_d/five_d.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/support/programs/command_line.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {

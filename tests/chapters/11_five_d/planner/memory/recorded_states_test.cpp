@@ -3,19 +3,14 @@
 //
 // Covers: chapters/11_five_d/planner/layout_memory.hpp, model/frozen_weights.hpp
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
 
 #include "chapters/11_five_d/five_d.hpp"
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/programs/command_line.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {

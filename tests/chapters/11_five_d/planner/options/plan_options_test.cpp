@@ -3,21 +3,16 @@
 // Covers: chapters/11_five_d/planner/options/plan_options.hpp, report/plan_report.hpp
 #include "chapters/11_five_d/planner/options/plan_options.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
-#include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/programs/parse_options.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 
 std::string answer(const std::vector<std::string>& flags) {
   const auto options = ultra::test::parsed<PlanOptions>(flags);

@@ -3,21 +3,15 @@
 // Covers: chapters/11_five_d/planner/published/exam.hpp
 #include "chapters/11_five_d/planner/published/exam.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
 #include <set>
 
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
-#include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
-
-using ::testing::HasSubstr;
 
 const std::vector<ExamTable>& exam() {
   static const std::vector<ExamTable> taken = take_exam(exam_path());

@@ -4,24 +4,18 @@
 // published_choices.hpp
 #include "chapters/11_five_d/planner/published/published_rows.hpp"
 
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <set>
 
 #include "chapters/11_five_d/planner/published/published_choices.hpp"
 #include "chapters/11_five_d/planner/published/published_table.hpp"
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
-#include "common/base/errors.hpp"
 #include "tests/support/expect_message.hpp"
 #include "tests/support/files/temporary_folder.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
-
-using ::testing::HasSubstr;
 
 class PublishedRows : public ::testing::Test {
  protected:

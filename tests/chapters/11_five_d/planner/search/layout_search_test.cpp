@@ -3,14 +3,10 @@
 // Covers: chapters/11_five_d/planner/search/layout_search.hpp
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <limits>
 #include <set>
 
 #include "chapters/11_five_d/planner/fit.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {

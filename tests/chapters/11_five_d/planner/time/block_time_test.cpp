@@ -1,11 +1,16 @@
 // What a block takes, beside the one that was measured piece by piece.
 //
 // Covers: chapters/11_five_d/planner/time/block_time.hpp
+
 #include "chapters/11_five_d/planner/time/block_time.hpp"
 
 #include <gtest/gtest.h>
 
+#include "chapters/11_five_d/five_d.hpp"
 #include "common/replay/prices.hpp"
+#include "common/train/elsewhere/record_step.hpp"
+#include "tests/chapters/11_five_d/composition/configuration.hpp"
+#include "tests/support/random.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -100,6 +105,82 @@ TEST(BlockTime, HidingAndFusingNeverTakeLonger) {
   Question unfused = block_question();
   unfused.software.fused_elementwise = false;
   EXPECT_GT(block_seconds(unfused, layout, false).together(), before);
+}
+
+// Exchanges of tp by the bytes that a recorded training sends.
+
+class TensorExchange : public ultra::test::RandomTest {
+ protected:
+  static double real(std::size_t value) { return static_cast<double>(value); }
+  /// What all ranks of tp send for products and the loss in a recorded step.
+  static double sent_by_all(const train::Setup& setup, std::size_t tp) {
+    double sent = 0;
+    for (std::size_t rank = 0; rank < tp; ++rank) {
+      const train::RecordedRank recorded = train::record_step(setup, static_cast<int>(rank));
+      const gpu::Tape& tape = *recorded.tape;
+      for (const gpu::TapedExchange& exchange : tape.exchanges) {
+        const bool is_of_tp = tape.groups[exchange.group].name == "tp";
+        const bool is_of_update = tape.names[exchange.label] == "gradients of copies";
+        if (is_of_tp && !is_of_update) sent += real(exchange.sent_bytes);
+      }
+    }
+    return sent;
+  }
+  static double exchanged(const BlockSeconds& part) {
+    return part.forward.tensor_exchange + part.backward.tensor_exchange;
+  }
+};
+
+TEST_F(TensorExchange, SendsTheBytesOfATraining) {
+  for (const bool shares_tokens : {false, true}) {
+    const std::size_t tp = random.pick({2U, 4U});
+    const std::size_t layers = random.between(1, 4);
+    const std::size_t seq = 16 * random.between(1, 3);
+    const std::size_t micro_batch = random.between(1, 2);
+    const std::size_t micro_batches = random.between(1, 3);
+    five_d::test::Configuration training;
+    training.model = {{"--layers", std::to_string(layers)},
+                      {"--hidden", "32"},
+                      {"--heads", "4"},
+                      {"--kv-heads", "4"},
+                      {"--ffn", "48"},
+                      {"--seq", std::to_string(seq)},
+                      {"--global-batch", std::to_string(micro_batches * micro_batch)},
+                      {"--dtype", "f32"}};
+    training.layout = {{"--tp", std::to_string(tp)},
+                       {"--sp", shares_tokens ? "on" : "off"},
+                       {"--micro-batch", std::to_string(micro_batch)},
+                       {"--on", "dgx-a100"}};
+    const double sent = sent_by_all(train::parse_setup(five_d::techniques(), training.words()), tp);
+
+    // A byte a second, and no latency: seconds of a rank are the bytes that it sends.
+    Question question{.work = {},
+                      .cluster = *replay::find_cluster("dgx-a100"),
+                      .software = find_software("workbook")};
+    question.cluster.intra = {.latency = 0, .bandwidth = 1};
+    memory::TransformerShape shape;
+    shape.hidden_size = 32;
+    shape.num_heads = 4;
+    shape.num_kv_heads = 4;
+    shape.ffn_hidden_size = 48;
+    shape.num_layers = layers;
+    question.work.model = dense_model(shape);
+    question.work.seq_len = seq;
+    question.work.global_batch = micro_batches * micro_batch;
+    const Layout layout{.tp = tp,
+                        .micro_batch = micro_batch,
+                        .sequence_parallel = shares_tokens,
+                        .precision = memory::NumberFormats::kFp32};
+    const double block = exchanged(block_seconds(question, layout, false));
+    const double ends =
+        exchanged(head_seconds(question, layout)) + exchanged(embedding_seconds(question, layout));
+    const double activations = real(tp * micro_batches) * (real(layers) * block + ends);
+    // The loss: the largest logit of each token, the sum of exponentials and the target's logit.
+    const double of_number = 2 * real(tp - 1) * 4;
+    const double loss = sent - activations;
+    const double tokens = real(micro_batches * micro_batch * seq);
+    EXPECT_NEAR(loss / (of_number * tokens), 3, 1e-6);
+  }
 }
 
 }  // namespace

@@ -2,15 +2,6 @@
 //
 // Covers: common/train/elsewhere/on_report.hpp
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/11_five_d/five_d.hpp"
 #include "chapters/11_five_d/planner/model/model_file.hpp"
 #include "chapters/11_five_d/planner/time/prediction.hpp"
@@ -18,7 +9,7 @@
 #include "common/train/elsewhere/on_report.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 #include "tests/support/programs/command_line.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {

@@ -1,9 +1,12 @@
-// Covers: common/comm/backend/nccl/nccl_collective.hpp, common/comm/backend/nccl/nccl_group.hpp
-//
 // Which functions of NCCL carry a collective, and what becomes of its errors: with a library in its
 // place that works on the memory of emulated devices. The results are tested in communicator_ranks_test.
+//
+// Covers: common/comm/backend/nccl/nccl_collective.hpp, common/comm/backend/nccl/nccl_group.hpp
+// Covers: common/comm/backend/nccl/nccl_library.hpp
 
 #include "tests/common/comm/backend/nccl/fake_library.hpp"
+
+#include "common/comm/backend/nccl/nccl_library.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
@@ -164,3 +167,36 @@ TEST_F(NcclCollective, WithoutNcclThreadsUseTheirOwnCollectives) {
 
 }  // namespace
 }  // namespace ultra
+
+// What is opened in NCCL's place, and what is said when it cannot be.
+namespace ultra::comm::nccl {
+namespace {
+TEST(NcclLibrary, FindsItsFunctions) {
+  const auto library = Library::open(test::fake_nccl_path());
+  int version = 0;
+  EXPECT_EQ(library->get_version(&version), Result::kSuccess);
+  EXPECT_EQ(version, 22800);
+}
+
+TEST(NcclLibrary, SaysWhichFileIsMissing) {
+  EXPECT_THAT(message_of<ConfigError>([] { static_cast<void>(Library::open("libno_nccl.so")); }),
+              AllOf(StartsWith("NCCL cannot be opened: libno_nccl.so"),
+                    HasSubstr("LD_LIBRARY_PATH"), HasSubstr("--collectives ours")));
+}
+
+TEST(NcclLibrary, SaysWhichFunctionIsMissing) {
+  EXPECT_THAT(message_of<ConfigError>([] { static_cast<void>(Library::open("libm.so.6")); }),
+              StartsWith("libm.so.6 has no function ncclGetVersion."));
+}
+
+TEST(NcclLibrary, QuotesItsErrors) {
+  const auto library = Library::open(test::fake_nccl_path());
+  EXPECT_NO_THROW(library->check(Result::kSuccess, "ncclSend", nullptr));
+  EXPECT_NO_THROW(library->check(Result::kInProgress, "ncclSend", nullptr));
+  EXPECT_EQ(
+      message_of<CommError>([&] { library->check(Result::kInternalError, "ncclSend", nullptr); }),
+      "ncclSend: internal error (said by the fake library)");
+}
+
+}  // namespace
+}  // namespace ultra::comm::nccl

@@ -1,9 +1,15 @@
+// Covers: common/ops/backend/cpu/kernels.hpp, common/ops/backend/cpu/gemm.hpp
+// Covers: common/ops/backend/backend.hpp
+
 #include "common/ops/backend/gpu/kernel_choice.hpp"
+
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <numeric>
 #include <string>
 
+#include "common/ops/backend/backend.hpp"
 #include "tests/common/ops/backend/gpu/device_backend.hpp"
 
 namespace ultra::ops::gpu {
@@ -246,3 +252,12 @@ TEST_F(ChooseTest, TheEmulatedDeviceHasItsKernelsAlone) {
 
 }  // namespace
 }  // namespace ultra::ops::gpu
+
+// The loops behind the backend are tested through the operations of common/ops, which are what
+// calls them; see the tests of those.
+namespace ultra::ops {
+namespace {
+TEST(Backend, TheCpuHasOne) { EXPECT_EQ(&backend_of(Device::cpu()), &cpu_backend()); }
+
+}  // namespace
+}  // namespace ultra::ops

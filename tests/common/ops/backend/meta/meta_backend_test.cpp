@@ -1,7 +1,5 @@
 // What the meta device says of operations: against sums written out, and against the emulated device.
-#include <functional>
 #include <map>
-#include <utility>
 
 #include "common/gpu/meta/tape.hpp"
 #include "common/gpu/streams.hpp"

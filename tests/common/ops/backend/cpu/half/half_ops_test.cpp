@@ -3,8 +3,6 @@
 // An operation on bf16 or f16 is the operation on the same numbers in f32, whose result is rounded.
 #include "common/ops/backend/cpu/half/half_ops.hpp"
 
-#include <cmath>
-
 #include "common/ops/adamw.hpp"
 #include "common/ops/cross_entropy.hpp"
 #include "common/ops/elementwise.hpp"
