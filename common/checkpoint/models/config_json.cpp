@@ -97,11 +97,10 @@ void read_positions(const HubConfig& config, const ModelFamily& family, nn::Mode
 
 /// Refuses heads of which nothing says how wide they are.
 void expect_width_of_heads(const nn::ModelConfig& model, const HubConfig& config) {
-  if (model.latent.on || model.head_size > 0 || model.hidden_size % model.num_heads == 0) return;
+  if (model.latent.on || model.head_size > 0 || model.num_heads <= model.hidden_size) return;
   config.refuse(
-      fmt::format("has no head_dim, and num_attention_heads {} does not divide hidden_size {}: "
-                  "nothing says how "
-                  "wide a head is. Take another copy of the model.",
+      fmt::format("has no head_dim, and more num_attention_heads, {}, than its hidden_size, {}: "
+                  "nothing says how wide a head is. Take another copy of the model.",
                   model.num_heads, model.hidden_size));
 }
 
