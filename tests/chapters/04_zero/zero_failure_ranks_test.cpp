@@ -10,10 +10,11 @@ namespace {
 
 using namespace zero::test;
 using ::testing::AnyOf;
+using ultra::test::expect_told;
 using ultra::test::Fates;
 using ultra::test::is_a;
+using ultra::test::kToldWithin;
 
-constexpr double kPromptly = 20;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class ZeroFailure : public ZeroTest {
@@ -53,21 +54,6 @@ class ZeroFailure : public ZeroTest {
     return found;
   }
 
-  /// One rank threw an E, and the others were told.
-  template <class E>
-  static void expect_told(const Fates& fates, const ZeroCase& c, int guilty,
-                          const std::string& message) {
-    SCOPED_TRACE(c.str());
-    EXPECT_NE(fates.thrown, nullptr);
-    for (const auto& [rank, fate] : fates.ranks) {
-      SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-      EXPECT_LT(fate.seconds, kPromptly);
-      EXPECT_THAT(fate.message, HasSubstr(message));
-      EXPECT_EQ(is_a<E>(fate.error), rank == guilty);
-      EXPECT_EQ(is_a<RankFailed>(fate.error), rank != guilty);
-    }
-  }
-
   /// Every rank ended with one of two errors that say the same.
   template <class E>
   static void expect_all(const Fates& fates, const ZeroCase& c, const std::string& message) {
@@ -78,7 +64,7 @@ class ZeroFailure : public ZeroTest {
     }
     for (const auto& [rank, fate] : fates.ranks) {
       SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_LT(fate.seconds, kToldWithin);
       EXPECT_THAT(fate.message, HasSubstr(message));
       EXPECT_TRUE(is_a<E>(fate.error) || is_a<RankFailed>(fate.error));
     }
@@ -121,7 +107,7 @@ TEST_F(ZeroFailure, ARankThatThrowsInAPassEndsAll) {
                                         return dp.rank() == guilty ? with_hook(step, hook)
                                                                    : StageChanges();
                                       }),
-                                c, guilty, "this block is broken");
+                                c.str(), guilty, "this block is broken");
     }
   }
 }
@@ -149,7 +135,7 @@ TEST_F(ZeroFailure, ARankThatThrowsInItsOptimizerEndsAll) {
                     });
                 return changes;
               }),
-        c, guilty, "this optimizer is broken");
+        c.str(), guilty, "this optimizer is broken");
   }
 }
 
@@ -178,7 +164,7 @@ TEST_F(ZeroFailure, OneRankWithoutMemoryEndsAll) {
                                        }
                                        return changes;
                                      }),
-                               c, guilty, "out of device memory");
+                               c.str(), guilty, "out of device memory");
     }
   }
 }
@@ -284,7 +270,7 @@ TEST_F(ZeroMismatch, Stages1And2AreReportedAsADeadlock) {
     expect_all<Deadlock>(found, c, "[loss and norm]");
     for (const auto& [rank, fate] : found.ranks) {
       EXPECT_THAT(fate.message, AnyOf(HasSubstr("[reduce bucket"), HasSubstr("[loss and norm]")));
-      EXPECT_LT(fate.seconds, kPromptly);
+      EXPECT_LT(fate.seconds, kToldWithin);
     }
   }
 }

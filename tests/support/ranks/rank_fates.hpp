@@ -2,6 +2,10 @@
 /// @file
 /// What each rank of a run that fails ended with.
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <exception>
 #include <functional>
 #include <map>
@@ -40,6 +44,24 @@ template <class E>
     return true;
   } catch (...) {
     return false;
+  }
+}
+
+/// @brief How soon ranks are told that one has failed, in seconds, on a busy machine.
+inline constexpr double kToldWithin = 20;
+
+/// @brief One rank threw an E with this message, and the others were told. @param of  the run, in words.
+template <class E>
+void expect_told(const Fates& fates, const std::string& of, int guilty,
+                 const std::string& message) {
+  SCOPED_TRACE(of);
+  EXPECT_NE(fates.thrown, nullptr);
+  for (const auto& [rank, fate] : fates.ranks) {
+    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
+    EXPECT_LT(fate.seconds, kToldWithin);
+    EXPECT_THAT(fate.message, ::testing::HasSubstr(message));
+    EXPECT_EQ(is_a<E>(fate.error), rank == guilty);
+    EXPECT_EQ(is_a<RankFailed>(fate.error), rank != guilty);
   }
 }
 

@@ -140,10 +140,10 @@ TEST_F(ServerTraining, NeedsAServerAndAReplica) {
 
 // A server or a replica that fails ends all ranks, and nobody waits for ever.
 
+using ultra::test::expect_told;
 using ultra::test::Fates;
 using ultra::test::is_a;
-
-constexpr double kToldWithin = 20;
+using ultra::test::kToldWithin;
 
 class ServerFailure : public test::ServedTest {
  protected:
@@ -161,23 +161,6 @@ class ServerFailure : public test::ServedTest {
     test::quietly([&] { fates = ultra::test::fates_of(c.world_size(), fn, c.ranks); });
     return fates;
   }
-
-  /// One rank threw, and the others were told.
-  static void expect_told(const Fates& fates, const ServedCase& c, int guilty,
-                          const std::string& message) {
-    SCOPED_TRACE(c.str());
-    EXPECT_NE(fates.thrown, nullptr);
-    for (const auto& [rank, fate] : fates.ranks) {
-      SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-      EXPECT_LT(fate.seconds, kToldWithin);
-      EXPECT_THAT(fate.message, HasSubstr(message));
-      if (rank == guilty) {
-        EXPECT_TRUE(is_a<NumericError>(fate.error));
-      } else {
-        EXPECT_TRUE(is_a<RankFailed>(fate.error));
-      }
-    }
-  }
 };
 
 TEST_F(ServerFailure, AServerThatThrowsEndsAll) {
@@ -185,20 +168,21 @@ TEST_F(ServerFailure, AServerThatThrowsEndsAll) {
     const ServedCase c = draw_any();
     const int guilty = c.world_size() - 1;
     const std::size_t updates = random.between(0, 20);
-    expect_told(fates(c,
-                      [&](Communicator& world) {
-                        std::size_t made = 0;
-                        const auto adamw =
-                            [&](const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-                                const Tensor& second_moment, const ops::AdamWStep& constants) {
-                              if (world.rank() == guilty && made++ == updates) {
-                                throw NumericError("this server is broken");
-                              }
-                              ops::adamw_into(value, grad, first_moment, second_moment, constants);
-                            };
-                        static_cast<void>(run_served(world, c, {}, optim::adamw({}, adamw)));
-                      }),
-                c, guilty, "this server is broken");
+    expect_told<NumericError>(
+        fates(c,
+              [&](Communicator& world) {
+                std::size_t made = 0;
+                const auto adamw = [&](const Tensor& value, const Tensor& grad,
+                                       const Tensor& first_moment, const Tensor& second_moment,
+                                       const ops::AdamWStep& constants) {
+                  if (world.rank() == guilty && made++ == updates) {
+                    throw NumericError("this server is broken");
+                  }
+                  ops::adamw_into(value, grad, first_moment, second_moment, constants);
+                };
+                static_cast<void>(run_served(world, c, {}, optim::adamw({}, adamw)));
+              }),
+        c.str(), guilty, "this server is broken");
   }
 }
 
@@ -207,16 +191,16 @@ TEST_F(ServerFailure, AReplicaThatThrowsEndsAll) {
     const ServedCase c = draw_any();
     const int guilty = c.replicas - 1;
     const std::size_t failing = random.between(1, c.options.steps);
-    expect_told(fates(c,
-                      [&](Communicator& world) {
-                        const auto fail = test::before_steps([&](std::size_t step) {
-                          if (world.rank() == guilty && step == failing) {
-                            throw NumericError("this replica is broken");
-                          }
-                        });
-                        static_cast<void>(run_served(world, c, fail));
-                      }),
-                c, guilty, "this replica is broken");
+    expect_told<NumericError>(fates(c,
+                                    [&](Communicator& world) {
+                                      const auto fail = test::before_steps([&](std::size_t step) {
+                                        if (world.rank() == guilty && step == failing) {
+                                          throw NumericError("this replica is broken");
+                                        }
+                                      });
+                                      static_cast<void>(run_served(world, c, fail));
+                                    }),
+                              c.str(), guilty, "this replica is broken");
   }
 }
 
