@@ -39,7 +39,7 @@ using MakeWork = std::function<Work(const Device& device)>;
 /// How many times as long the work takes by trees.
 double ratio_of(const MakeWork& make, std::size_t rounds) {
   const Work fast = make(Device::cpu());
-  const Work tree = make(Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kOurs));
+  const Work tree = make(Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kTrees));
   const auto seconds = [](const Work& work) {
     const double start = bench::now();
     work();

@@ -27,11 +27,15 @@ struct LogitsOfPart {
 
 /// @brief loss = or += the cross-entropy of the whole vocabulary over `normalizer`; replaces the part's
 /// exponentials by the gradient.
-/// @param loss     [1] of f64, on the logits' device.
+/// @param loss     [digits_of_sums()] of f64, on the logits' device.
 /// @param highest  [tokens] over all parts.
 /// @param sums     [2, tokens] over all parts.
 void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const Tensor& highest,
                             const Tensor& sums, double normalizer, Write write);
+
+/// @brief The same of logits that are all in one place, of any type, where sums follow trees: as in parts.
+void cross_entropy_by_trees(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                            double normalizer, Write write);
 
 /// @brief Adds attention over other keys to attention over some, on a device with streams.
 /// @param into  output [batch, seq, heads, head_dim] and log_sum_exp [batch, heads, seq], contiguous, of

@@ -29,7 +29,8 @@ enum class DeviceKind { kCpu, kCuda, kEmulated, kMeta };
 enum class MatmulLibrary {
   kAny,     ///< the vendor's where it is there, else ours; the CPU's BLAS
   kVendor,  ///< cuBLASLt
-  kOurs     ///< the ladders of kernels/; on the CPU all sums are by ops::SumTree then
+  kOurs,    ///< the ladders of kernels/
+  kTrees    ///< none: products, and all other sums, are by ops::SumTree
 };
 
 /// @brief "cpu", "cuda", "emulated" or "meta".

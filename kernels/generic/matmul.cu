@@ -3,6 +3,7 @@
 #include "kernels/generic/matmul.hpp"
 
 #include "kernels/generic/numbers.cuh"
+#include "kernels/generic/tree.cuh"
 
 namespace ultra::kernels::generic {
 namespace {
@@ -22,14 +23,21 @@ __global__ void matmul_kernel(Matmul of, unsigned blocks_of_row) {
   }
   const T* a = static_cast<const T*>(of.a.data) + row * of.a_steps.row;
   const T* b = static_cast<const T*>(of.b.data) + column * of.b_steps.column;
-  Sum sum = 0;
-  for (std::size_t i = 0; i < of.depth; ++i) {
-    const T left = ldg(a);
-    const T right = ldg(b);
-    sum += widen(left) * widen(right);
-    a += of.a_steps.column;
-    b += of.b_steps.row;
+  Nodes<Sum> nodes;
+  for (std::size_t rest = of.depth; rest > 0;) {
+    const std::size_t terms = rest < of.leaf ? rest : of.leaf;
+    Sum leaf = 0;
+    for (std::size_t i = 0; i < terms; ++i) {
+      const T left = ldg(a);
+      const T right = ldg(b);
+      leaf += widen(left) * widen(right);
+      a += of.a_steps.column;
+      b += of.b_steps.row;
+    }
+    nodes.add(leaf);
+    rest -= terms;
   }
+  Sum sum = nodes.take();
   const std::size_t index = row * of.out_stride + column;
   if (of.write == Write::kAdd) {
     sum += load<Sum>(of.out, index);

@@ -37,6 +37,8 @@ struct Matmul {
   std::size_t out_stride;
   /// @brief Whether it is added to.
   Write write;
+  /// @brief Terms of a leaf of each sum's tree.
+  std::size_t leaf = kOneLeaf;
 };
 
 /// @brief The product; sums are rounded once.

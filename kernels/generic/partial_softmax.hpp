@@ -25,6 +25,8 @@ struct PartOfLogits {
   Target logits;
   /// @brief [rows]; -1 has no loss.
   const std::int32_t* targets;
+  /// @brief Elements of a leaf of the tree that sums over the vocabulary follow.
+  std::size_t leaf = kOneLeaf;
 };
 
 /// @brief highest [rows] = each row's largest logit, or minus infinity of none.
@@ -47,12 +49,14 @@ struct PartialCrossEntropy {
   Source sums;
   /// @brief What the sum of the losses is divided by.
   double normalizer;
-  /// @brief One number, written or added to: the loss of all ranks' logits.
+  /// @brief One number, or the digits of an exact sum, written or added to: the loss of all ranks' logits.
   double* loss;
   /// @brief Which of the two.
   Write write;
   /// @brief [rows] of scratch.
   double* scratch;
+  /// @brief Scratch of exact_sum_of() for the rows; null where the sum is one number.
+  std::int64_t* partials = nullptr;
 };
 
 /// @brief The loss, and the gradient in place of the exponentials.

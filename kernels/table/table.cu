@@ -17,6 +17,7 @@ Table make_table() {
       .swiglu_backward = generic::swiglu_backward<kThis>,
       .adamw = generic::adamw<kThis>,
       .sum_of_squares = generic::sum_of_squares<kThis>,
+      .exact_sum_of = generic::exact_sum_of<kThis>,
       .matmul = generic::matmul<kThis>,
       .attention = generic::attention<kThis>,
       .attention_backward = generic::attention_backward<kThis>,

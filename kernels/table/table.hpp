@@ -52,6 +52,7 @@ struct Table {
   decltype(generic::swiglu_backward<kAny>)* swiglu_backward;  ///< generic::swiglu_backward
   decltype(generic::adamw<kAny>)* adamw;                      ///< generic::adamw
   decltype(generic::sum_of_squares<kAny>)* sum_of_squares;    ///< generic::sum_of_squares
+  decltype(generic::exact_sum_of<kAny>)* exact_sum_of;        ///< generic::exact_sum_of
   /// @}
 
   /// @name Products and attention of every shape

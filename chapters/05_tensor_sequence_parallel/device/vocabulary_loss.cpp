@@ -1,5 +1,7 @@
 #include "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.hpp"
 
+#include "common/ops/sums/exact_sum.hpp"
+
 namespace ultra::tensor_parallel {
 
 double loss_on_device(const ops::LogitsOfPart& part, double normalizer, const Communicator& tp,
@@ -14,9 +16,10 @@ double loss_on_device(const ops::LogitsOfPart& part, double normalizer, const Co
     ops::cross_entropy_of_parts(sum, part, highest, sums, normalizer, ops::Write::kAccumulate);
     return 0;
   }
-  const Tensor loss = Tensor::empty(logits.device(), {1}, DType::kF64);
+  const std::size_t digits = ops::digits_of_sums(logits.device());
+  const Tensor loss = Tensor::empty(logits.device(), {digits}, DType::kF64);
   ops::cross_entropy_of_parts(loss, part, highest, sums, normalizer, ops::Write::kOverwrite);
-  return loss.to_vector().front();
+  return ops::rounded_sums(loss.to_vector(), digits).front();
 }
 
 }  // namespace ultra::tensor_parallel

@@ -117,7 +117,9 @@ void add_terms(const nn::Pass& pass, const std::vector<double>& shares) {
   if (pass.loss_terms == nullptr || pass.recomputes) return;
   ops::ExactSum sum;
   for (const double share : shares) sum.add(share);
-  sum.put(pass.loss_sum.span<double>(), ops::Write::kAccumulate);
+  const Tensor digits = Tensor::empty(Device::cpu(), {ops::ExactSum::kDigits}, DType::kF64);
+  sum.put(digits.span<double>(), ops::Write::kOverwrite);
+  ops::add_into(pass.loss_sum, digits.to(pass.loss_sum.device()));
 }
 
 /// Integers as numbers of another type.

@@ -244,9 +244,8 @@ std::vector<train::Conflict> conflicts_with_trees(const train::Setup& setup, boo
                "blocks of moments are cut where shards are.");
   rows.exclude("--loss-scale", mixed->options().scaling() != mixed_precision::LossScaling::kNone,
                "exact sums of losses have no scale.");
-  rows.exclude(fmt::format("--device {}",
-                           to_string(has_streams(train.device) ? train.device : DeviceKind::kCuda)),
-               has_streams(train.device), "its kernels have no trees. Use --device cpu.");
+  rows.exclude("--matmul", !train.matmul.empty() && train.matmul != "tree",
+               "those products have no trees. Leave it out.");
   rows.exclude("--collectives native", setup.comm.collectives == train::Collectives::kNative,
                "the platform adds in an order of its own.");
   const std::string order = fmt::format("it adds with {}.", kTreeExchange);

@@ -1,7 +1,5 @@
 #include "chapters/11_five_d/sums/parted_norm.hpp"
 
-#include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,68 +20,52 @@ std::vector<nn::ParameterSpec> specs_of(const std::vector<nn::LinearSpec>& maps)
   return specs;
 }
 
-/// What some tokens, and all heads here, give to the gradient of the weight.
-/// @param d_y, x           [tokens, heads, width], and
-/// @param reciprocal_rms   [tokens, heads]: from the first of the tokens on.
-template <class T>
-void sum_of_leaf(std::size_t tokens, std::size_t heads, std::size_t width, const T* d_y, const T* x,
-                 const T* reciprocal_rms, T* into) {
-  const auto join = [](std::vector<T> left, const std::vector<T>& right) {
-    std::ranges::transform(left, right, left.begin(), std::plus<>());
-    return left;
-  };
-  ops::NodeCounter<std::vector<T>, decltype(join)> nodes(join);
-  for (std::size_t h = 0; h < heads; ++h) {
-    std::vector<T> sum(width, T(0));
-    for (std::size_t row = h; row < tokens * heads; row += heads) {
-      for (std::size_t i = 0; i < width; ++i) {
-        sum[i] += d_y[row * width + i] * (x[row * width + i] * reciprocal_rms[row]);
-      }
-    }
-    nodes.add(std::move(sum));
+/// The gradients of a norm, group by group.
+/// @param d_y, x, d_x     [groups, .., width], and
+/// @param reciprocal_rms  [groups, ..].
+/// @param parts           [groups, width], written: what each group gives to the weight's gradient.
+void gradients_of_groups(const Tensor& d_x, const Tensor& parts, const Tensor& d_y, const Tensor& x,
+                         const Tensor& weight, const Tensor& reciprocal_rms) {
+  for (std::size_t i = 0; i < x.size(0); ++i) {
+    const Range own{i, i + 1};
+    d_x.slice(0, own).copy_from(ops::rms_norm_backward(
+        d_y.slice(0, own), x.slice(0, own), weight, reciprocal_rms.slice(0, own),
+        parts.slice(0, own).view({parts.size(1)}), ops::Write::kOverwrite));
   }
-  std::ranges::copy(nodes.take(), into);
 }
 
 }  // namespace
 
 Tensor HeadNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                            const Tensor& d_weight) const {
-  Tensor d_x = RmsNorm::gradients(d_y, x, reciprocal_rms, d_weight);
   const std::size_t tokens = x.size(0) * x.size(1);
+  const std::size_t leaf = ops::SumTree::of_axis(tokens).leaf();
   const std::size_t heads = x.size(2);
   const std::size_t width = x.size(3);
-  const std::size_t leaf = ops::SumTree::of_axis(tokens).leaf();
-  const Tensor leaves = Tensor::empty(x.device(), {tokens / leaf, width}, d_weight.dtype());
-  const Tensor wide_d_y = cast(d_y, d_weight.dtype());
-  const Tensor wide_x = cast(x, d_weight.dtype());
-  dispatch_float(d_weight.dtype(), [&]<class T>() {
-    for (std::size_t i = 0; i < leaves.size(0); ++i) {
-      const std::size_t row = i * leaf * heads;
-      sum_of_leaf<T>(leaf, heads, width, wide_d_y.span<T>().data() + row * width,
-                     wide_x.span<T>().data() + row * width, reciprocal_rms.span<T>().data() + row,
-                     leaves.data<T>() + i * width);
-    }
-  });
+  // A leaf's rows of one head after the other.
+  const auto by_head = [&](const Tensor& rows, std::size_t elements) {
+    return rows.view({tokens / leaf, leaf, heads, elements}).transpose(1, 2).contiguous();
+  };
+  const auto groups = [&](const Tensor& rows) {
+    return rows.view({tokens / leaf * heads, leaf, rows.size(3)});
+  };
+  const Tensor turned = by_head(x, width);
+  const Tensor d_turned = Tensor::empty(x.device(), turned.shape(), x.dtype());
+  const Tensor parts = Tensor::empty(x.device(), {tokens / leaf, heads, width}, d_weight.dtype());
+  gradients_of_groups(groups(d_turned), parts.view({tokens / leaf * heads, width}),
+                      groups(by_head(d_y, width)), groups(turned), weight().value(),
+                      by_head(reciprocal_rms, 1).view({tokens / leaf * heads, leaf}));
+  const Tensor leaves = ops::tree_sum(parts, 1).view({tokens / leaf, width});
   ranks_.labeled("gradient of a norm of heads").all_reduce(leaves).wait();
   d_weight.copy_from(ops::tree_sum(leaves, 0).view(d_weight.shape()));
-  return d_x;
+  return d_turned.transpose(1, 2).contiguous().view(x.shape());
 }
 
 Tensor PartedNorm::gradients(const Tensor& d_y, const Tensor& x, const Tensor& reciprocal_rms,
                              const Tensor& d_weight) const {
-  const std::size_t sequences = x.size(0);
-  const Tensor parts = Tensor::empty(x.device(), {sequences, d_weight.numel()}, d_weight.dtype());
-  const auto part = [&](std::size_t i) {
-    return parts.slice(0, {i, i + 1}).view(d_weight.shape());
-  };
-  Tensor d_x = Tensor::empty(x.device(), x.shape(), x.dtype());
-  for (std::size_t i = 0; i < sequences; ++i) {
-    const Range own{i, i + 1};
-    d_x.slice(0, own).copy_from(
-        ops::rms_norm_backward(d_y.slice(0, own), x.slice(0, own), weight().value(),
-                               reciprocal_rms.slice(0, own), part(i), ops::Write::kOverwrite));
-  }
+  const Tensor parts = Tensor::empty(x.device(), {x.size(0), d_weight.numel()}, d_weight.dtype());
+  const Tensor d_x = Tensor::empty(x.device(), x.shape(), x.dtype());
+  gradients_of_groups(d_x, parts, d_y, x, weight().value(), reciprocal_rms);
   ranks_.labeled("gradient of a norm").all_reduce(parts).wait();
   d_weight.copy_from(ops::tree_sum(parts, 0).view(d_weight.shape()));
   return d_x;

@@ -10,6 +10,7 @@
 #include "common/ops/matmul.hpp"
 #include "common/ops/sums/sum_tree.hpp"
 #include "common/ops/token_check.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::five_d {
 
@@ -58,15 +59,15 @@ using tensor_parallel::Region;
 Tensor rows_looked_up(const Tensor& tokens, Range part, std::size_t first_token,
                       const Tensor& like) {
   const Tensor ones =
-      Tensor::zeros(like.device(), {part.size(), like.size(-1)}, accumulation_dtype(like.dtype()));
-  const std::int32_t* const ids = tokens.span<std::int32_t>().data();
+      Tensor::zeros(Device::cpu(), {part.size(), like.size(-1)}, accumulation_dtype(like.dtype()));
+  const HostView<const std::int32_t> ids(tokens);
   dispatch_float(ones.dtype(), [&]<class T>() {
     for (std::size_t i = 0; i < part.size(); ++i) {
       const std::size_t row = static_cast<std::size_t>(ids[part.begin + i]) - first_token;
       if (row < like.size(-1)) ones.data<T>()[i * like.size(-1) + row] = T(1);
     }
   });
-  return ones;
+  return ones.to(like.device());
 }
 
 class TiedHead : public nn::Projections {

@@ -89,7 +89,7 @@ void TreeSums::add_flags(CLI::App& app, train::Setup&) {
 }
 
 void TreeSums::validate(train::Setup& setup) {
-  if (by_trees() && !has_streams(setup.train.device)) setup.train.matmul = "tree";
+  if (by_trees() && setup.train.matmul.empty()) setup.train.matmul = "tree";
 }
 
 void TreeSums::validate_training(const train::Setup& setup) const {

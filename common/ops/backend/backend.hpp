@@ -75,7 +75,7 @@ class Backend {
                      const Tensor& second_moment, const AdamWStep& constants) const = 0;
 };
 
-/// @brief The backend of a device's kind; of a CPU whose products are ours, tree_backend().
+/// @brief The backend of a device's kind, and of its sums.
 [[nodiscard]] const Backend& backend_of(const Device& device);
 
 /// @brief The CPU backend: OpenBLAS for matrix products, vectorised single-pass loops for the rest.
@@ -92,6 +92,10 @@ class Backend {
 /// @brief The backend of devices with streams: the kernels that a device brings, and cuBLASLt for matrix
 /// products where it has one.
 [[nodiscard]] const Backend& kernel_backend();
+
+/// @brief The generic kernels alone, with the same order for every sum as tree_backend(); a query's sums over
+/// keys, and a row's, are in the order of its elements, which no layout cuts.
+[[nodiscard]] const Backend& tree_kernel_backend();
 
 /// @brief The backend of the meta device: it says what the operations are, and computes none of them.
 [[nodiscard]] const Backend& meta_backend();

@@ -2,36 +2,34 @@
 /// @file
 /// ExactSum: a sum of f64 numbers without rounding, whatever their order and whoever adds them.
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "common/ops/matmul.hpp"
 #include "common/tensor/device.hpp"
+#include "kernels/generic/elements/exact_digits.hpp"
 
 namespace ultra::ops {
 
-/// @brief A fixed-point number of 576 bits, in digits of 32 bits each: from 2^-288 to 2^288.
+/// @brief A sum without rounding (kernels::generic::ExactDigits); NaN of a term that is not finite, or of
+/// 2^288 or more.
 ///
-/// What a term has below 2^-288 is cut off. A term that is not finite, or of 2^288 or more, makes the
-/// sum NaN. A digit may be larger than its 32 bits, or negative, until carry() brings that up. So sums of
-/// digits are sums of numbers: an all-reduce of digits is exact in whatever order, for digits that are
-/// carried stay exact in f64 for 2^20 ranks.
+/// Sums of its digits are sums of numbers: an all-reduce of digits is exact in whatever order, for digits
+/// that are carried stay exact in f64 for 2^20 ranks.
 /// Source: Kulisch and Miranker's accumulator, as Omtzigt describes it ("The Kulisch super-accumulator",
 /// stillwater-sc.github.io/universal); Demmel and Nguyen 2014, "Parallel reproducible summation",
 /// doi 10.1109/TC.2014.2345391, have sums in any order for fewer operations and bits.
 class ExactSum {
  public:
-  static constexpr std::size_t kDigits = 19;  ///< with a last one that counts what has no place
+  static constexpr std::size_t kDigits = kernels::generic::ExactDigits::kCount;  ///< of a sum
 
   ExactSum() = default;
   /// @brief The sum that digits stand for. @param digits  [kDigits] whole numbers.
   explicit ExactSum(std::span<const double> digits);
 
   /// @brief Adds a number.
-  void add(double term);
+  void add(double term) { sum_.add(term); }
 
   /// @brief Writes the digits, or adds them to others, which must not be added to more than 2^20 times.
   /// @param digits  [kDigits].
@@ -41,10 +39,7 @@ class ExactSum {
   [[nodiscard]] double value();
 
  private:
-  void carry();
-
-  std::array<std::int64_t, kDigits> digits_{};
-  std::size_t added_ = 0;  // since the last carry
+  kernels::generic::ExactDigits sum_;
 };
 
 /// @brief How many f64 numbers a sum takes that a device's operations add to: ExactSum::kDigits where all

@@ -96,9 +96,8 @@ data::TokenFormat parse_token_format(const std::string& text) {
 constexpr double kLargestReal = 1e30;
 
 void expect_device_with(const std::string& matmul, DeviceKind device) {
-  if (matmul.empty() || device == DeviceKind::kCuda) return;
+  if (matmul.empty() || matmul == "tree" || device == DeviceKind::kCuda) return;
   if (device == DeviceKind::kEmulated && matmul == "ours") return;
-  if (device == DeviceKind::kCpu && matmul == "tree") return;
   throw ConfigError(
       fmt::format("--matmul {} says whose matrix products a GPU computes, and --device is {}, "
                   "which has its own. "

@@ -44,8 +44,9 @@ struct TrainOptions {
   bool dtype_given = false;                    ///< whether the command line has it
   std::optional<nn::Precision> precision;      ///< where a technique splits dtype into several
   DeviceKind device = DeviceKind::kCpu;        ///< where tensors live
-  std::string matmul = {};  ///< whose products a GPU computes: "vendor", "ours"; on
-                            ///< the CPU "tree"; or empty, the vendor's where they are
+  std::string matmul =
+      {};  ///< whose products a GPU computes: "vendor", "ours"; "tree" for sums by trees
+           ///< anywhere; or empty, the vendor's where they are
   std::optional<std::size_t> device_memory;  ///< bytes that each rank may use; absent: all there is
   std::string init;                          ///< a folder with weights to start from; or empty
   std::string data;                          ///< a text; empty means the workbook's own

@@ -57,6 +57,7 @@ void expect_enough_text(const TrainOptions& options, const data::Sampler& valida
 
 MatmulLibrary library_of(const TrainOptions& options) {
   if (options.matmul.empty()) return MatmulLibrary::kAny;
+  if (options.matmul == "tree") return MatmulLibrary::kTrees;
   return options.matmul == "vendor" ? MatmulLibrary::kVendor : MatmulLibrary::kOurs;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/generic/attention/positions.hpp"
+#include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/numbers.hpp"
 
 namespace ultra::kernels::generic {
@@ -82,6 +83,11 @@ struct AttentionBackward {
   Target d_value;
   /// @brief [batch, heads, query_seq] of scratch, wide.
   Target delta;
+  /// @brief Queries of a leaf of the tree that gradients of keys and values follow; in a leaf the heads that
+  /// share a key come one after the other.
+  std::size_t leaf = kOneLeaf;
+  /// @brief [levels of that tree, 2, batch, key_seq, kv_heads, head_dim] of scratch, wide; null for one leaf.
+  void* nodes = nullptr;
 };
 
 /// @brief Gradients of attention. Source: Dao et al. 2022, arXiv 2205.14135, alg. 4.

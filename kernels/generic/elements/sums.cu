@@ -18,6 +18,12 @@ using namespace simt;
 constexpr std::size_t kSumThreads = 1024;
 constexpr int kInFlight = 4;  // packs that a thread waits for at once
 
+// As many warps as a block's terms need.
+unsigned threads_for(std::size_t count, std::size_t most) {
+  const std::size_t warps = ceil_div(std::max<std::size_t>(count, 1), std::size_t{32});
+  return static_cast<unsigned>(std::min(32 * warps, most));
+}
+
 template <typename T, int width>
 __device__ __forceinline__ double squares_of(const Pack<T, width>& pack) {
   double sum = 0;
@@ -79,6 +85,64 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
+// The digits of a block's terms.
+template <typename T, bool squares>
+__global__ void __launch_bounds__(kThreads)
+    exact_digits_kernel(std::int64_t* partials, const T* __restrict__ x, std::size_t count) {
+  __shared__ std::int64_t of_warps[2][kMostWarps];
+  ExactDigits own;
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  std::size_t index = global_thread();
+  for (; index < count; index += threads) {
+    const double term = widen(ldg(&x[index]));
+    own.add(squares ? term * term : term);
+  }
+  own.carry();
+  for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
+    const std::int64_t digit = block_sum(own.digits[i], of_warps[i % 2]);
+    if (threadIdx.x == 0) {
+      stg(&partials[blockIdx.x * ExactDigits::kCount + i], digit);
+    }
+  }
+}
+
+// One warp, a lane for each digit.
+__global__ void join_digits_kernel(double* sum, const std::int64_t* partials, std::size_t blocks,
+                                   Write write) {
+  __shared__ std::int64_t joined[ExactDigits::kCount];
+  std::int64_t digit = 0;
+  for (std::size_t block = 0; threadIdx.x < ExactDigits::kCount && block < blocks; ++block) {
+    digit += ldg(&partials[block * ExactDigits::kCount + threadIdx.x]);
+  }
+  if (threadIdx.x < ExactDigits::kCount) {
+    sts(&joined[threadIdx.x], digit);
+  }
+  __syncwarp();  // else lane 0 carries what is not there yet
+  if (threadIdx.x != 0) {
+    return;
+  }
+  ExactDigits all;
+  for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
+    all.digits[i] = lds(&joined[i]);
+  }
+  all.carry();
+  for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
+    const double before = write == Write::kAdd ? ldg(&sum[i]) : 0.0;
+    stg(&sum[i], before + static_cast<double>(all.digits[i]));
+  }
+}
+
+template <typename T>
+void launch_digits(std::int64_t* partials, const void* data, std::size_t count, Terms terms,
+                   const Queue& queue) {
+  launch(terms == Terms::kSquares ? exact_digits_kernel<T, true> : exact_digits_kernel<T, false>,
+         {.name = "exact_digits",
+          .grid = {.x = static_cast<unsigned>(partial_sums(count))},
+          .block = {.x = threads_for(count, kThreads)},
+          .queue = queue},
+         partials, static_cast<const T*>(data), count);
+}
+
 template <typename T>
 void launch_squares(double* partials, const void* data, std::size_t count, const Queue& queue) {
   constexpr int kWidth = 16 / sizeof(T);
@@ -97,10 +161,10 @@ void launch_squares(double* partials, const void* data, std::size_t count, const
 template <>
 void sum_of<kExecutor>(double* sum, const double* terms, std::size_t count, double factor,
                        Write write, const Queue& queue) {
-  const std::size_t warps = ceil_div(std::max<std::size_t>(count, 1), std::size_t{32});
-  const auto threads = static_cast<unsigned>(std::min(32 * warps, kSumThreads));
-  launch(sum_kernel, {.name = "sum", .grid = {}, .block = {.x = threads}, .queue = queue}, sum,
-         terms, count, factor, write);
+  launch(
+      sum_kernel,
+      {.name = "sum", .grid = {}, .block = {.x = threads_for(count, kSumThreads)}, .queue = queue},
+      sum, terms, count, factor, write);
 }
 
 template <>
@@ -112,6 +176,19 @@ void sum_of_squares<kExecutor>(double* sum, const Source& x, std::size_t count, 
                                                    : launch_squares<float>;
   squares(partials, x.data, count, queue);
   sum_of<kExecutor>(sum, partials, partial_sums(count), 1.0, write, queue);
+}
+
+template <>
+void exact_sum_of<kExecutor>(double* digits, const Source& x, std::size_t count, Terms terms,
+                             std::int64_t* partials, Write write, const Queue& queue) {
+  const auto digits_of = x.number == Number::kF64    ? launch_digits<double>
+                         : x.number == Number::kBf16 ? launch_digits<bf16>
+                         : x.number == Number::kF16  ? launch_digits<half>
+                                                     : launch_digits<float>;
+  digits_of(partials, x.data, count, terms, queue);
+  launch(join_digits_kernel,
+         {.name = "join_digits", .grid = {}, .block = {.x = 32}, .queue = queue}, digits, partials,
+         partial_sums(count), write);
 }
 
 }  // namespace ultra::kernels::generic

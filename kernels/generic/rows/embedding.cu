@@ -1,8 +1,9 @@
 // A thread for each element. Backward, the first token of each row adds what all tokens of that row
-// bring, in their order: each knows where the next one is.
+// bring, in their order, leaf by leaf: each knows where the next one is.
 
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/rows/rows.hpp"
+#include "kernels/generic/tree.cuh"
 
 namespace ultra::kernels::generic {
 namespace {
@@ -70,12 +71,22 @@ __global__ void add_rows_kernel(Embedding of, Target d_part, Source d_output,
   if (!row.is_here || ldg(&is_first[token]) == 0) {
     return;
   }
-  T sum = load<T>(d_part, row.index * of.hidden + column);
+  const std::size_t own = row.index * of.hidden + column;
+  const T before = load<T>(d_part, own);
+  T sum = of.leaf == kOneLeaf ? before : T(0);
+  Nodes<T> nodes;
+  std::size_t leaf = 0;
   while (token != kNone) {
+    for (; leaf < static_cast<std::size_t>(token) / of.leaf; ++leaf) {
+      nodes.add(sum);
+      sum = 0;
+    }
     sum += load<T>(d_output, static_cast<std::size_t>(token) * of.hidden + column);
     token = ldg(&next[token]);
   }
-  store(d_part, row.index * of.hidden + column, sum);
+  nodes.add(sum);
+  sum = nodes.take();
+  store(d_part, own, of.leaf == kOneLeaf ? sum : before + sum);
 }
 
 }  // namespace

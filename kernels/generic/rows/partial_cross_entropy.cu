@@ -4,6 +4,7 @@
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/partial_softmax.hpp"
+#include "kernels/generic/tree.cuh"
 
 namespace ultra::kernels::generic {
 namespace {
@@ -35,6 +36,21 @@ __global__ void highest_kernel(PartOfLogits part, Target highest) {
   }
 }
 
+// Lanes have neighbouring leaves, of which 32 are a node.
+template <typename T>
+__device__ __forceinline__ T tree_of_row(const PartOfLogits& part, std::size_t begin) {
+  Nodes<T> nodes;
+  for (std::size_t first = 0; first < part.vocab; first += 32 * part.leaf) {
+    T leaf = 0;
+    const std::size_t own = first + threadIdx.x % 32 * part.leaf;
+    for (std::size_t i = own; i < own + part.leaf && i < part.vocab; ++i) {
+      leaf += load<T>(part.logits, begin + i);
+    }
+    nodes.add(warp_tree_sum(leaf));
+  }
+  return nodes.take();
+}
+
 template <typename T>
 __global__ void exponentials_kernel(PartOfLogits part, Source highest, Target sums) {
   const std::size_t row = row_of_warp();
@@ -55,7 +71,13 @@ __global__ void exponentials_kernel(PartOfLogits part, Source highest, Target su
     store(part.logits, begin + i, term);
     own += term;
   }
-  const T sum = warp_sum(own);
+  T sum = 0;
+  if (part.leaf == kOneLeaf) {
+    sum = warp_sum(own);
+  } else {
+    __syncwarp();  // a leaf's exponentials are other lanes'
+    sum = tree_of_row<T>(part, begin);
+  }
   if (lane == 0) {
     store(sums, row, sum);
   }
@@ -76,7 +98,9 @@ __global__ void gradient_kernel(PartOfLogits part, PartialCrossEntropy of, T per
     const double loss = logarithm(static_cast<double>(sum)) +
                         static_cast<double>(load<T>(of.highest, row)) -
                         static_cast<double>(load<T>(of.sums, part.rows + row));
-    stg(&of.scratch[row], counts ? loss : 0.0);
+    // An exact sum is of what the loss is made of, whatever rows there are.
+    const double share = of.partials == nullptr ? loss : loss / of.normalizer;
+    stg(&of.scratch[row], counts ? share : 0.0);
   }
   const T factor = per_token / sum;
   const std::size_t wanted = place_of(part, target);
@@ -116,7 +140,12 @@ void partial_cross_entropy<kExecutor>(const PartOfLogits& part, const PartialCro
     launch_rows(gradient_kernel<float>, "partial_cross_entropy", part.rows, queue, part, of,
                 static_cast<float>(per_token));
   }
-  sum_of<kExecutor>(of.loss, of.scratch, part.rows, per_token, of.write, queue);
+  if (of.partials == nullptr) {
+    sum_of<kExecutor>(of.loss, of.scratch, part.rows, per_token, of.write, queue);
+  } else {
+    exact_sum_of<kExecutor>(of.loss, {Number::kF64, of.scratch}, part.rows, Terms::kNumbers,
+                            of.partials, of.write, queue);
+  }
 }
 
 }  // namespace ultra::kernels::generic

@@ -4,6 +4,7 @@
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
 #include "kernels/generic/rows/rows.hpp"
+#include "kernels/generic/tree.cuh"
 
 namespace ultra::kernels::generic {
 namespace {
@@ -78,18 +79,24 @@ __global__ void weight_kernel(RmsNormBackward of, std::size_t parts) {
     return;
   }
   T sum = of.write == Write::kAdd ? load<T>(of.d_weight, column) : T(0);
+  Nodes<T> nodes;
   for (std::size_t part = 0; part < parts; ++part) {
-    sum += ldg(static_cast<const T*>(of.scratch) + part * of.hidden + column);
+    const T own = ldg(static_cast<const T*>(of.scratch) + part * of.hidden + column);
+    if (of.leaf == kOneLeaf) {
+      sum += own;
+    } else {
+      nodes.add(own);
+    }
   }
-  store(of.d_weight, column, sum);
+  store(of.d_weight, column, of.leaf == kOneLeaf ? sum : sum + nodes.take());
 }
 
 template <typename T>
 void differentiate(const RmsNormBackward& of, const Queue& queue) {
-  const std::size_t parts = weight_parts(of.rows);
+  const std::size_t parts = weight_parts(of.rows, of.leaf);
   launch_rows(rows_backward_kernel<T>, "rms_norm_backward_rows", of.rows, queue, of);
   launch_each(parts_kernel<T>, "rms_norm_backward_parts", parts * of.hidden, queue, of, parts,
-              (of.rows + parts - 1) / parts);
+              of.leaf == kOneLeaf ? (of.rows + parts - 1) / parts : of.leaf);
   launch_each(weight_kernel<T>, "rms_norm_backward_weight", of.hidden, queue, of, parts);
 }
 

@@ -34,7 +34,11 @@ template <simt::Executor executor>
 void rms_norm(const RmsNorm& operands, const simt::Queue& queue);
 
 /// @brief Parts into which rows are divided for the weight's gradient: rows of the scratch.
-constexpr std::size_t weight_parts(std::size_t rows) {
+/// @param leaf  rows of a leaf, where its sum follows a tree.
+constexpr std::size_t weight_parts(std::size_t rows, std::size_t leaf = kOneLeaf) {
+  if (leaf != kOneLeaf) {
+    return (rows + leaf - 1) / leaf;
+  }
   constexpr std::size_t kRowsOfPart = 32;
   constexpr std::size_t kMost = 64;
   const std::size_t parts = (rows + kRowsOfPart - 1) / kRowsOfPart;
@@ -61,8 +65,10 @@ struct RmsNormBackward {
   Target d_weight;
   /// @brief Which of the two.
   Write write;
-  /// @brief [weight_parts(rows), hidden] of scratch, in the type of reciprocal_rms.
+  /// @brief [weight_parts(rows, leaf), hidden] of scratch, in the type of reciprocal_rms.
   void* scratch;
+  /// @brief Rows of a leaf of the tree that the weight's sum follows.
+  std::size_t leaf = kOneLeaf;
 };
 
 /// @brief Both gradients of rms_norm.
@@ -107,6 +113,8 @@ struct Embedding {
   std::size_t first_token;
   /// @brief [tokens].
   const std::int32_t* ids;
+  /// @brief Tokens of a leaf of the tree that the gradients' sums follow.
+  std::size_t leaf = kOneLeaf;
 };
 
 /// @brief out [tokens, hidden] = the row of each token, or zeros where another part has it. Of one

@@ -1,7 +1,9 @@
 // Attention and its gradients.
 
-#include "common/ops/attention.hpp"
+#include <bit>
+
 #include "common/base/numeric.hpp"
+#include "common/ops/attention.hpp"
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
@@ -89,10 +91,18 @@ void differentiate_plainly(const AttentionGradients& gradients, const AttentionO
   const SeenKeys seen(in.query, in.key, in.options);
   const Tensor& sums = from.log_sum_exp;
   const Tensor delta = Tensor::empty(sums.device(), sums.shape(), sums.dtype());
-  const auto launched = launch("attention_backward",
-                               {from.d_output, in.query, in.key, in.value, from.output, sums,
-                                seen.first_seen(), seen.query_list(), seen.key_list()},
-                               {gradients.d_query, gradients.d_key, gradients.d_value, delta});
+  const std::size_t queries = in.query.size(1);
+  const std::size_t leaf = leaf_of(sums.device(), queries);
+  Tensor nodes;  // of gradients, that wait for a neighbour
+  if (leaf < queries) {
+    const auto levels = static_cast<std::size_t>(std::bit_width(ceil_div(queries, leaf)));
+    nodes = Tensor::empty(sums.device(), {levels, 2, in.key.numel()}, sums.dtype());
+  }
+  const auto launched =
+      launch("attention_backward",
+             {from.d_output, in.query, in.key, in.value, from.output, sums, seen.first_seen(),
+              seen.query_list(), seen.key_list()},
+             {gradients.d_query, gradients.d_key, gradients.d_value, delta, nodes});
   launched.kernels().attention_backward({.shape = seen.shape(),
                                          .d_output = source(from.d_output),
                                          .query = source(in.query),
@@ -103,7 +113,9 @@ void differentiate_plainly(const AttentionGradients& gradients, const AttentionO
                                          .d_query = target(gradients.d_query),
                                          .d_key = target(gradients.d_key),
                                          .d_value = target(gradients.d_value),
-                                         .delta = target(delta)},
+                                         .delta = target(delta),
+                                         .leaf = leaf,
+                                         .nodes = nodes.defined() ? nodes.address() : nullptr},
                                         launched.queue());
 }
 

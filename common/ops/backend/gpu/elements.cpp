@@ -4,6 +4,7 @@
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::ops::gpu {
 
@@ -48,6 +49,22 @@ void KernelBackend::sum_of_squares_into(const Tensor& sum, const Tensor& x, Writ
   launched.kernels().sum_of_squares(static_cast<double*>(sum.address()), source(x), x.numel(),
                                     static_cast<double*>(partials.address()), write_of(write),
                                     launched.queue());
+}
+
+std::size_t TreeKernelBackend::digits_of_sums() const { return ExactSum::kDigits; }
+
+double TreeKernelBackend::sum_of_squares(const Tensor& x) const {
+  const Tensor digits = Tensor::empty(x.device(), {ExactSum::kDigits}, DType::kF64);
+  sum_of_squares_into(digits, x, Write::kOverwrite);
+  return ExactSum(digits.to_vector()).value();
+}
+
+void TreeKernelBackend::sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) const {
+  const Tensor partials = partials_of_exact_sum(x.device(), x.numel());
+  const auto launched = launch("sum_of_squares", {x}, {sum, partials});
+  launched.kernels().exact_sum_of(elements<double>(sum), source(x), x.numel(),
+                                  generic::Terms::kSquares, digits_in(partials), write_of(write),
+                                  launched.queue());
 }
 
 void KernelBackend::swiglu(const Tensor& product, const Tensor& gate, const Tensor& up) const {

@@ -47,4 +47,16 @@ class KernelBackend : public Backend {
              const Tensor& second_moment, const AdamWStep& constants) const override;
 };
 
+/// @brief See tree_kernel_backend(): what leaves do not say (leaf_of), nor kernel_choice.hpp.
+class TreeKernelBackend final : public KernelBackend {
+ public:
+  std::size_t digits_of_sums() const override;
+  double sum_of_squares(const Tensor& x) const override;
+  void sum_of_squares_into(const Tensor& sum, const Tensor& x, Write write) const override;
+  double cross_entropy(const Tensor& logits, const Tensor& targets, double normalizer,
+                       double z_loss) const override;
+  void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                          double normalizer, Write write, double z_loss) const override;
+};
+
 }  // namespace ultra::ops::gpu

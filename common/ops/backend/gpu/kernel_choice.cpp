@@ -8,6 +8,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/gpu/runtime.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 #include "kernels/ladders/attention/attention/attention.hpp"
 #include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
@@ -81,8 +82,8 @@ Hardware hardware_of(const Device& device) {
 }
 
 MatmulWay choose_matmul(const Hardware& hardware, const Product& of) {
-  if (of.depth() == 0) return MatmulWay::kPlain;
   const Tensor& out = of.out;
+  if (of.depth() == 0 || sums_by_trees(out.device())) return MatmulWay::kPlain;
   const MatmulLibrary library = out.device().matmul_library();
   if (library != MatmulLibrary::kOurs && hardware.has_vendor_products) return MatmulWay::kVendor;
   if (library == MatmulLibrary::kVendor && out.device().kind() == DeviceKind::kCuda) {
@@ -108,7 +109,7 @@ AttentionWay choose_attention(const Hardware& hardware, const Tensor& query, con
   const bool fits = query.size(1) == key.size(1) && query.size(1) >= kLeastSequence &&
                     head_dim <= std::size_t{kernels::attention::kMostHeadDim} &&
                     is_countable(query.numel(), 1);
-  if (hardware.is_old || !fits) return AttentionWay::kPlain;
+  if (hardware.is_old || !fits || sums_by_trees(query.device())) return AttentionWay::kPlain;
   const bool has_mask = mask_fits(options);
   if (query.dtype() == DType::kF32 && result == DType::kF32 && head_dim % 4 == 0 && has_mask) {
     return AttentionWay::kLadderF32;
@@ -151,6 +152,7 @@ bool ladder_fits_rms_norm_backward(const Tensor& d_x, const Tensor& d_y, const T
 }
 
 bool ladder_fits_elements(std::initializer_list<Tensor> tensors) {
+  if (sums_by_trees(tensors.begin()->device())) return false;
   const DType dtype = tensors.begin()->dtype();
   return std::ranges::all_of(tensors, [&](const Tensor& tensor) {
     return tensor.dtype() == dtype && tensor.is_contiguous() && tensor.numel() > 0 &&

@@ -24,7 +24,8 @@
 /// | rms_norm_backward  | likewise, rows of at most 8192 elements               | its rung 3          |
 /// | swiglu             | f32 or bf16, at a multiple of 16 bytes                | its top rung        |
 /// | swiglu_backward    | likewise                                              | its rung 3          |
-/// | all else           | every shape, stride, position and element type        | kernels/generic       |
+/// | all else, and all  | every shape, stride, position and element type        | kernels/generic     |
+/// | of --sums tree     |                                                       |                     |
 ///
 /// Small problems stay with the generic kernels, which start sooner. So does AdamW: a rank that updates a
 /// part of a tensor, wherever that begins, gets the same bits as one that updates all of it.

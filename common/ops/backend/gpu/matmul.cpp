@@ -34,7 +34,8 @@ void multiply_plainly(const Product& of) {
                              .b_steps = steps(of.b, of.transpose_b),
                              .out = backend::target_of(of.out),
                              .out_stride = of.out.strides()[0],
-                             .write = write_of(of.write)},
+                             .write = write_of(of.write),
+                             .leaf = leaf_of(of.out.device(), of.depth())},
                             launched.queue());
 }
 

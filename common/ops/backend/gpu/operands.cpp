@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "common/base/errors.hpp"
+#include "common/ops/sums/exact_sum.hpp"
+#include "common/ops/sums/sum_tree.hpp"
 #include "common/tensor/backend/generic_operands.hpp"
 #include "common/tensor/backend/kernels_of.hpp"
 
@@ -45,6 +47,21 @@ generic::Target target(const Tensor& tensor) {
 const std::int32_t* integers(const Tensor& tensor) {
   if (tensor.dtype() != DType::kI32) throw_unexpected_dtype(tensor.dtype(), "i32");
   return static_cast<const std::int32_t*>(first_of(tensor));
+}
+
+std::size_t leaf_of(const Device& device, std::size_t length) {
+  if (length == 0 || !sums_by_trees(device)) return generic::kOneLeaf;
+  return SumTree::of_axis(length).leaf();
+}
+
+Tensor partials_of_exact_sum(const Device& device, std::size_t terms) {
+  if (!sums_by_trees(device)) return {};
+  static_assert(sizeof(std::int64_t) == size_of(DType::kF64));
+  return Tensor::empty(device, {generic::partial_sums(terms), ExactSum::kDigits}, DType::kF64);
+}
+
+std::int64_t* digits_in(const Tensor& partials) {
+  return partials.defined() ? static_cast<std::int64_t*>(partials.address()) : nullptr;
 }
 
 KernelLaunch::KernelLaunch(const Device& device, std::string_view operation,

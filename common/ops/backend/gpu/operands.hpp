@@ -38,6 +38,15 @@ template <class T>
   return static_cast<T*>(tensor.address());
 }
 
+/// @brief Terms of a leaf of a sum over an axis: of its SumTree where there are trees, else all.
+[[nodiscard]] std::size_t leaf_of(const Device& device, std::size_t length);
+
+/// @brief Scratch of generic::exact_sum_of() for that many terms; undefined where sums have no digits.
+[[nodiscard]] Tensor partials_of_exact_sum(const Device& device, std::size_t terms);
+
+/// @brief Its first number; null if it is undefined.
+[[nodiscard]] std::int64_t* digits_in(const Tensor& partials);
+
 /// @brief Whether a result replaces or is added to, as kernels name it.
 [[nodiscard]] constexpr generic::Write write_of(Write write) {
   return write == Write::kOverwrite ? generic::Write::kOverwrite : generic::Write::kAdd;

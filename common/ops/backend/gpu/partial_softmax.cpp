@@ -11,20 +11,25 @@ using gpu::launch;
 using gpu::source;
 using gpu::target;
 
+bool on_host_by_trees(const Tensor& logits) {
+  return !has_streams(logits.device().kind()) && sums_by_trees(logits.device());
+}
+
 kernels::generic::PartOfLogits rows_of(const LogitsOfPart& part) {
   return {.rows = part.targets.numel(),
           .columns = part.logits.size(-1),
           .vocab = part.vocabulary.size(),
           .first_token = part.vocabulary.begin,
           .logits = target(part.logits),
-          .targets = gpu::integers(part.targets)};
+          .targets = gpu::integers(part.targets),
+          .leaf = gpu::leaf_of(part.logits.device(), part.vocabulary.size())};
 }
 
 }  // namespace
 
 Tensor highest_logits(const LogitsOfPart& part) {
   const Tensor& logits = part.logits;
-  if (sums_by_trees(logits.device())) return cpu::tree_highest_logits(part);
+  if (on_host_by_trees(logits)) return cpu::tree_highest_logits(part);
   Tensor highest = Tensor::empty(logits.device(), {part.targets.numel()}, logits.dtype());
   const auto launched = launch("highest_logits", {logits}, {highest});
   launched.kernels().highest_of_rows(rows_of(part), target(highest), launched.queue());
@@ -33,7 +38,7 @@ Tensor highest_logits(const LogitsOfPart& part) {
 
 Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
   const Tensor& logits = part.logits;
-  if (sums_by_trees(logits.device())) return cpu::tree_exponentials_of_logits(part, highest);
+  if (on_host_by_trees(logits)) return cpu::tree_exponentials_of_logits(part, highest);
   Tensor sums = Tensor::empty(logits.device(), {2, part.targets.numel()}, logits.dtype());
   const auto launched =
       launch("exponentials_of_logits", {logits, part.targets, highest}, {logits, sums});
@@ -45,20 +50,32 @@ Tensor exponentials_of_logits(const LogitsOfPart& part, const Tensor& highest) {
 void cross_entropy_of_parts(const Tensor& loss, const LogitsOfPart& part, const Tensor& highest,
                             const Tensor& sums, double normalizer, Write write) {
   const Tensor& logits = part.logits;
-  if (sums_by_trees(logits.device())) {
+  if (on_host_by_trees(logits)) {
     return cpu::tree_cross_entropy_of_parts(loss, part, highest, sums, normalizer, write);
   }
   const Tensor scratch = Tensor::empty(logits.device(), {part.targets.numel()}, DType::kF64);
+  const Tensor partials = gpu::partials_of_exact_sum(logits.device(), part.targets.numel());
   const auto launched =
       launch("cross_entropy_of_parts", {logits, part.targets, highest, sums, loss},
-             {logits, loss, scratch});
+             {logits, loss, scratch, partials});
   const kernels::generic::PartialCrossEntropy of{.highest = source(highest),
                                                  .sums = source(sums),
                                                  .normalizer = normalizer,
                                                  .loss = gpu::elements<double>(loss),
                                                  .write = gpu::write_of(write),
-                                                 .scratch = gpu::elements<double>(scratch)};
+                                                 .scratch = gpu::elements<double>(scratch),
+                                                 .partials = gpu::digits_in(partials)};
   launched.kernels().partial_cross_entropy(rows_of(part), of, launched.queue());
+}
+
+void cross_entropy_by_trees(const Tensor& loss, const Tensor& logits, const Tensor& targets,
+                            double normalizer, Write write) {
+  const Tensor wide = cast(logits, accumulation_dtype(logits.dtype()));
+  const LogitsOfPart all{wide, targets, {0, logits.size(-1)}};
+  const Tensor highest = highest_logits(all);
+  cross_entropy_of_parts(loss, all, highest, exponentials_of_logits(all, highest), normalizer,
+                         write);
+  if (!wide.shares_storage(logits)) cast_into(logits, wide);
 }
 
 void merge_attention_on_device(const AttentionResult& into, const AttentionResult& part) {

@@ -4,6 +4,8 @@
 #include "common/ops/backend/gpu/kernel_backend.hpp"
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 #include "common/ops/backend/gpu/operands.hpp"
+#include "common/ops/partial_softmax.hpp"
+#include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::ops::gpu {
 namespace {
@@ -22,8 +24,9 @@ struct RmsNormGradients {
 /// The generic kernels' gradients of rms_norm.
 void norm_backward_plainly(const RmsNormGradients& of) {
   const std::size_t rows = of.reciprocal_rms.numel();
-  const Tensor scratch = Tensor::empty(of.x.device(), {generic::weight_parts(rows), of.x.size(-1)},
-                                       of.reciprocal_rms.dtype());
+  const std::size_t leaf = leaf_of(of.x.device(), rows);
+  const Tensor scratch = Tensor::empty(
+      of.x.device(), {generic::weight_parts(rows, leaf), of.x.size(-1)}, of.reciprocal_rms.dtype());
   const auto launched = launch("rms_norm_backward", {of.d_y, of.x, of.weight, of.reciprocal_rms},
                                {of.d_x, of.d_weight, scratch});
   launched.kernels().rms_norm_backward({.rows = rows,
@@ -35,7 +38,8 @@ void norm_backward_plainly(const RmsNormGradients& of) {
                                         .d_x = target(of.d_x),
                                         .d_weight = target(of.d_weight),
                                         .write = write_of(of.write),
-                                        .scratch = scratch.address()},
+                                        .scratch = scratch.address(),
+                                        .leaf = leaf},
                                        launched.queue());
 }
 
@@ -94,7 +98,8 @@ generic::Embedding look_up_of(const Tensor& part, const Tensor& tokens, std::siz
           .hidden = part.size(1),
           .rows = part.size(0),
           .first_token = first_token,
-          .ids = integers(tokens)};
+          .ids = integers(tokens),
+          .leaf = leaf_of(part.device(), tokens.numel())};
 }
 
 }  // namespace
@@ -199,6 +204,20 @@ void KernelBackend::cross_entropy_into(const Tensor& loss, const Tensor& logits,
                                     .write = write_of(write),
                                     .scratch = static_cast<double*>(scratch.address())},
                                    launched.queue());
+}
+
+double TreeKernelBackend::cross_entropy(const Tensor& logits, const Tensor& targets,
+                                        double normalizer, double z_loss) const {
+  const Tensor loss = Tensor::empty(logits.device(), {ExactSum::kDigits}, DType::kF64);
+  cross_entropy_into(loss, logits, targets, normalizer, Write::kOverwrite, z_loss);
+  return ExactSum(loss.to_vector()).value();
+}
+
+void TreeKernelBackend::cross_entropy_into(const Tensor& loss, const Tensor& logits,
+                                           const Tensor& targets, double normalizer, Write write,
+                                           double z_loss) const {
+  ensure(z_loss == 0.0, "sums by trees have no z-loss");
+  cross_entropy_by_trees(loss, logits, targets, normalizer, write);
 }
 
 }  // namespace ultra::ops::gpu

@@ -171,8 +171,13 @@ TEST(Combinations, ForEachPairOfFlagsTheTableSaysWhatTheProgramDoes) {
 TEST(Combinations, EveryRowOfTheTableRefusesSomething) {
   // Answers instead of training, a model of others, what only a file of passes asks for, and a
   // device that this build may not have.
-  const std::vector<std::string> others = {
-      "--init", "--simulate", "--shapes", "--device cuda", "--on", "several parts on a rank"};
+  const std::vector<std::string> others = {"--init",
+                                           "--simulate",
+                                           "--shapes",
+                                           "--device cuda",
+                                           "--matmul",
+                                           "--on",
+                                           "several parts on a rank"};
   for (const train::Conflict& row : test::table_of_combinations()) {
     const auto is_other = [&](const std::string& name) {
       return std::ranges::find(others, name) != others.end();

@@ -121,7 +121,7 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
       {{{"--precision", "bf16"}, {"--round-sums", "norms"}}, "after every addition"},
       {{{"--optimizer-state", "bf16"}}, "cut where shards are"},
       {{{"--loss-scale", "1024"}}, "have no scale"},
-      {{{"--device", "emulated"}}, "Use --device cpu"},
+      {{{"--device", "emulated"}, {"--matmul", "ours"}}, "those products have no trees"},
       {{{"--collectives", "native"}}, "an order of its own"},
       {{{"--all-reduce", "ring"}}, "pairwise-tree"},
       {{{"--dp", "2"}, {"--zero", "1"}, {"--reduce-scatter", "ring"}}, "pairwise-tree"},
@@ -136,6 +136,7 @@ TEST(TreeSumsLimits, OtherFlagsAreRefusedWithTheirReason) {
 TEST(TreeSumsLimits, WhatHasNodesIsTaken) {
   const std::vector<test::Flag> taken[] = {
       {},
+      {{"--device", "emulated"}, {"--dp", "2"}},
       {{"--dp", "3"}, {"--global-batch", "12"}, {"--micro-batch", "2"}},
       {{"--global-batch", "6"}, {"--micro-batch", "2"}},
       {{"--tp", "2"}, {"--heads", "2"}, {"--kv-heads", "2"}, {"--ffn", "22"}, {"--head-dim", "18"}},

@@ -83,6 +83,7 @@ Configuration RandomMeshes::draw_any(const std::string& types) {
   Configuration drawn;
   const Extents mesh = draw_mesh(drawn);
   drawn.model.emplace_back("--sums", "tree");
+  drawn.model.emplace_back("--device", device_);
   draw_model(drawn, mesh);
   if (percent(30)) draw_experts(drawn, mesh);
   draw_types(drawn, types);

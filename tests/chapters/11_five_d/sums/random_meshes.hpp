@@ -22,8 +22,9 @@ class RandomMeshes {
  public:
   /// @param random      outlives this.
   /// @param most_ranks  of a mesh.
-  RandomMeshes(ultra::test::Random& random, std::size_t most_ranks)
-      : random_(random), most_ranks_(most_ranks) {}
+  /// @param device      of all ranks.
+  RandomMeshes(ultra::test::Random& random, std::size_t most_ranks, std::string device = "cpu")
+      : random_(random), most_ranks_(most_ranks), device_(std::move(device)) {}
 
   /// @brief A mesh and a model whose trees it cuts at nodes.
   /// @param types  f32, f64 or bf16; empty: one of them.
@@ -50,6 +51,7 @@ class RandomMeshes {
 
   ultra::test::Random& random_;
   std::size_t most_ranks_;
+  std::string device_;
 };
 
 }  // namespace ultra::five_d::test

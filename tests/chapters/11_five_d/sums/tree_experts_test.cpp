@@ -44,7 +44,7 @@ class ExpertGradientTest : public ultra::test::RandomTest {
     return grad;
   }
 
-  Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kOurs);
+  Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kTrees);
   std::size_t seq = random.pick({9U, 16U, 17U, 32U, 40U});
   std::size_t out = random.between(1, 20);
   std::size_t in = random.between(1, 20);
@@ -84,7 +84,7 @@ class TiedTableTest : public ultra::test::RandomTest {
   }
   Tensor numbers(const Shape& shape) { return random.tensor(trees, shape, DType::kF64, 1.0); }
 
-  Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kOurs);
+  Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kTrees);
   std::size_t seq = random.pick({9U, 16U, 17U, 32U, 40U});
   std::size_t hidden = random.between(1, 20);
   Tensor tokens = random.tokens(trees, {4, seq}, kVocabulary);

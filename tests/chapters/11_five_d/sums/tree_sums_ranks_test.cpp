@@ -22,19 +22,30 @@ using test::bits_of;
 using test::Configuration;
 using test::run_of_first;
 
-using TreeSumsOnMeshes = ultra::test::RandomTest;
+class TreeSumsOnMeshes : public ultra::test::RandomTest {
+ protected:
+  /// Meshes of every kind in turn.
+  static void expect_bits_of_one_rank(test::RandomMeshes meshes, std::size_t count) {
+    const char* const kinds[] = {
+        "--sums", "--cp",      "--sp",       "--precision", "--tied-embeddings",
+        "--ep",   "--qk-norm", "--attention"};
+    for (std::size_t i = 0; i < count && !HasFailure(); ++i) {
+      const Configuration many = meshes.draw_with(kinds[i % std::size(kinds)]);
+      const Configuration one = meshes.alone(many);
+      EXPECT_TRUE(bits_of(many) == bits_of(one)) << many.line() << "\n" << one.line();
+    }
+  }
+};
 
 TEST_F(TreeSumsOnMeshes, TrainToTheBitsOfOneRank) {
   const auto processes = launched_world_size();
-  test::RandomMeshes meshes(random, processes ? static_cast<std::size_t>(*processes) : 16);
-  const char* const kinds[] = {
-      "--sums", "--cp",      "--sp",       "--precision", "--tied-embeddings",
-      "--ep",   "--qk-norm", "--attention"};
-  for (std::size_t i = 0; i < (processes ? 10 : 30) && !HasFailure(); ++i) {
-    const Configuration many = meshes.draw_with(kinds[i % std::size(kinds)]);
-    const Configuration one = meshes.alone(many);
-    EXPECT_TRUE(bits_of(many) == bits_of(one)) << many.line() << "\n" << one.line();
-  }
+  expect_bits_of_one_rank({random, processes ? static_cast<std::size_t>(*processes) : 16},
+                          processes ? 10 : 30);
+}
+
+TEST_F(TreeSumsOnMeshes, OfDevicesTrainToTheBitsOfOneDevice) {
+  if (launched_world_size()) GTEST_SKIP() << "threads show it";
+  expect_bits_of_one_rank({random, 8, "emulated"}, 8);
 }
 
 // And one rank's bits are those of the default's sums, to rounding; of which Muon's steps would make more.

@@ -237,7 +237,8 @@ TEST_F(ExactSumTest, HasTheSameBitsInAnyOrderAndInAnyParts) {
 TEST_F(ExactSumTest, TakesOneNumberWhereSumsFollowNoTrees) {
   EXPECT_EQ(digits_of_sums(Device::cpu()), 1U);
   EXPECT_FALSE(sums_by_trees(Device::create(DeviceKind::kEmulated, 0, MatmulLibrary::kOurs)));
-  EXPECT_TRUE(sums_by_trees(Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kOurs)));
+  EXPECT_TRUE(sums_by_trees(Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kTrees)));
+  EXPECT_TRUE(sums_by_trees(Device::create(DeviceKind::kEmulated, 0, MatmulLibrary::kTrees)));
   EXPECT_EQ(rounded_sums(std::vector{1.5, 2.5}, 1), (std::vector{1.5, 2.5}));
 }
 

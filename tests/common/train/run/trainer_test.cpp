@@ -107,7 +107,7 @@ TEST(Trainer, ARunsProductsAreWhatItAskedForWhateverAnotherOfTheProcessDid) {
     static_cast<void>(test::train_quietly(options, watch));
   }
   EXPECT_EQ(libraries,
-            (std::vector{MatmulLibrary::kAny, MatmulLibrary::kOurs, MatmulLibrary::kAny}));
+            (std::vector{MatmulLibrary::kAny, MatmulLibrary::kTrees, MatmulLibrary::kAny}));
 }
 
 /// What the injected update saw.

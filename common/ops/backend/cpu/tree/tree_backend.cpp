@@ -32,10 +32,6 @@ void put_back(const Tensor& into, const Tensor& made) {
   if (!made.shares_storage(into)) cast_into(into, made);
 }
 
-LogitsOfPart whole_vocabulary(const Tensor& logits, const Tensor& targets) {
-  return {.logits = logits, .targets = targets, .vocabulary = {0, logits.size(-1)}};
-}
-
 class TreeBackend final : public Backend {
  public:
   void matmul(const Tensor& out, const Tensor& a, Transpose transpose_a, const Tensor& b,
@@ -130,12 +126,7 @@ class TreeBackend final : public Backend {
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
                           double normalizer, Write write, double z_loss) const override {
     ensure(z_loss == 0.0, "sums by trees have no z-loss");
-    const Tensor gradient = wide(logits);
-    const LogitsOfPart all = whole_vocabulary(gradient, targets);
-    const Tensor highest = cpu::tree_highest_logits(all);
-    const Tensor sums = cpu::tree_exponentials_of_logits(all, highest);
-    cpu::tree_cross_entropy_of_parts(loss, all, highest, sums, normalizer, write);
-    put_back(logits, gradient);
+    cross_entropy_by_trees(loss, logits, targets, normalizer, write);
   }
 
   // No sum over a long axis, or one of a row that no layout cuts: as everywhere.

@@ -18,7 +18,8 @@ std::vector<std::int32_t> places(Range range) {
   return all;
 }
 
-class TreeAttentionTest : public test::RandomTest {
+class TreeAttentionTest : public test::RandomTest,
+                          public ::testing::WithParamInterface<DeviceKind> {
  protected:
   Tensor numbers(const Shape& shape, DType dtype = DType::kF32) {
     return random.tensor(trees, shape, DType::kF32, 1.0).to(dtype);
@@ -30,10 +31,10 @@ class TreeAttentionTest : public test::RandomTest {
   }
   static Tensor rounded(const Tensor& wide) { return wide.to(DType::kBF16); }
 
-  Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kOurs);
+  Device trees = Device::create(GetParam(), 0, MatmulLibrary::kTrees);
 };
 
-TEST_F(TreeAttentionTest, APartOfTheQueriesHasTheBitsOfTheWhole) {
+TEST_P(TreeAttentionTest, APartOfTheQueriesHasTheBitsOfTheWhole) {
   for (int round = 0; round < 20; ++round) {
     const std::size_t parts = random.pick({2U, 4U});
     const std::size_t seq = parts * random.pick({9U, 16U, 17U, 32U});
@@ -86,7 +87,7 @@ TEST_F(TreeAttentionTest, APartOfTheQueriesHasTheBitsOfTheWhole) {
   }
 }
 
-TEST_F(TreeAttentionTest, OfTwoBytesIsThatOfF32Rounded) {
+TEST_P(TreeAttentionTest, OfTwoBytesIsThatOfF32Rounded) {
   const std::size_t seq = random.between(1, 90);
   const auto [query, wide_query] = short_and_wide({2, seq, 4, 8});
   const auto [key, wide_key] = short_and_wide({2, seq, 2, 8});
@@ -105,7 +106,7 @@ TEST_F(TreeAttentionTest, OfTwoBytesIsThatOfF32Rounded) {
   EXPECT_TRUE(test::all_equal(own.d_value, rounded(wide_own.d_value)));
 }
 
-TEST_F(TreeAttentionTest, ProductsOfTwoBytesAreThoseOfF32Rounded) {
+TEST_P(TreeAttentionTest, ProductsOfTwoBytesAreThoseOfF32Rounded) {
   const std::size_t k = random.between(1, 700);
   const auto [a, wide_a] = short_and_wide({random.between(1, 20), k});
   const auto [b, wide_b] = short_and_wide({random.between(1, 20), k});
@@ -115,7 +116,7 @@ TEST_F(TreeAttentionTest, ProductsOfTwoBytesAreThoseOfF32Rounded) {
   EXPECT_TRUE(test::all_equal(sums, wide));
 }
 
-TEST_F(TreeAttentionTest, GradientsOfNormsAndTablesOfTwoBytesAreThoseOfF32) {
+TEST_P(TreeAttentionTest, GradientsOfNormsAndTablesOfTwoBytesAreThoseOfF32) {
   const std::size_t rows = random.between(1, 80);
   const auto [x, wide_x] = short_and_wide({rows, 12});
   const auto [d_y, wide_d_y] = short_and_wide({rows, 12});
@@ -137,7 +138,7 @@ TEST_F(TreeAttentionTest, GradientsOfNormsAndTablesOfTwoBytesAreThoseOfF32) {
   EXPECT_TRUE(test::all_equal(table, wide_table));
 }
 
-TEST_F(TreeAttentionTest, LossesOfTwoBytesAreThoseOfF32) {
+TEST_P(TreeAttentionTest, LossesOfTwoBytesAreThoseOfF32) {
   const std::size_t rows = random.between(1, 20);
   const auto [logits, wide_logits] = short_and_wide({rows, 40});
   const Tensor targets = random.tokens(trees, {rows}, 40);
@@ -146,6 +147,10 @@ TEST_F(TreeAttentionTest, LossesOfTwoBytesAreThoseOfF32) {
   EXPECT_TRUE(test::all_equal(logits, rounded(wide_logits)));
   EXPECT_EQ(sum_of_squares(logits), sum_of_squares(logits.to(DType::kF32)));
 }
+
+INSTANTIATE_TEST_SUITE_P(On, TreeAttentionTest,
+                         ::testing::Values(DeviceKind::kCpu, DeviceKind::kEmulated),
+                         [](const auto& kind) { return std::string(to_string(kind.param)); });
 
 }  // namespace
 }  // namespace ultra::ops

@@ -1,4 +1,5 @@
-// The CPU whose sums follow trees: near the other CPU's, and of the same bits however an axis is cut.
+// The CPU and the device whose sums follow trees: near the other CPU's, and of the same bits however an axis is
+// cut.
 //
 // Covers: common/ops/backend/cpu/tree/tree_rows.hpp, common/ops/backend/backend.hpp
 // Covers: common/ops/backend/cpu/tree_gemm.hpp
@@ -11,12 +12,13 @@
 #include "common/ops/partial_softmax.hpp"
 #include "common/ops/rms_norm.hpp"
 #include "common/ops/sums/exact_sum.hpp"
+#include "common/tensor/host_view.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ops {
 namespace {
 
-class TreeBackendTest : public test::RandomTest {
+class TreeBackendTest : public test::RandomTest, public ::testing::WithParamInterface<DeviceKind> {
  protected:
   Tensor numbers(const Shape& shape) { return random.tensor(trees, shape, dtype, 1.0); }
   Tensor on_cpu(const Tensor& tensor) { return tensor.to(Device::cpu()); }
@@ -37,11 +39,11 @@ class TreeBackendTest : public test::RandomTest {
 
   double near() const { return dtype == DType::kF32 ? 1e-4 : 1e-12; }
 
-  Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kOurs);
+  Device trees = Device::create(GetParam(), 0, MatmulLibrary::kTrees);
   DType dtype = DType::kF32;
 };
 
-TEST_F(TreeBackendTest, ProductsAreTheOtherCpusAndThoseOfTheirInnerAxesHalves) {
+TEST_P(TreeBackendTest, ProductsAreTheOtherCpusAndThoseOfTheirInnerAxesHalves) {
   in_both_types([&] {
     const std::size_t leaf = random.between(1, 16);
     const std::size_t k = (leaf % 2 == 0 ? leaf + 1 : leaf) * 32;
@@ -58,7 +60,7 @@ TEST_F(TreeBackendTest, ProductsAreTheOtherCpusAndThoseOfTheirInnerAxesHalves) {
   });
 }
 
-TEST_F(TreeBackendTest, WeightsOfNormsAreTheOtherCpusAndThoseOfTheTokensHalves) {
+TEST_P(TreeBackendTest, WeightsOfNormsAreTheOtherCpusAndThoseOfTheTokensHalves) {
   in_both_types([&] {
     const std::size_t rows = 16 * (std::size_t{1} << random.between(1, 4));
     const std::size_t hidden = random.between(1, 70);
@@ -80,7 +82,7 @@ TEST_F(TreeBackendTest, WeightsOfNormsAreTheOtherCpusAndThoseOfTheTokensHalves) 
   });
 }
 
-TEST_F(TreeBackendTest, RowsOfTablesAreTheOtherCpusAndThoseOfTheTokensHalves) {
+TEST_P(TreeBackendTest, RowsOfTablesAreTheOtherCpusAndThoseOfTheTokensHalves) {
   in_both_types([&] {
     const std::size_t count = 16 * (std::size_t{1} << random.between(1, 4));
     const std::size_t hidden = random.between(1, 20);
@@ -100,13 +102,13 @@ TEST_F(TreeBackendTest, RowsOfTablesAreTheOtherCpusAndThoseOfTheTokensHalves) {
   });
 }
 
-TEST_F(TreeBackendTest, LossesAreTheOtherCpusAndThoseOfAVocabularyInParts) {
+TEST_P(TreeBackendTest, LossesAreTheOtherCpusAndThoseOfAVocabularyInParts) {
   in_both_types([&] {
     const std::size_t vocab = 64;
     const std::size_t count = random.between(1, 20);
     const Tensor logits = numbers({count, vocab});
     const Tensor targets = random.tokens(trees, {count}, vocab);
-    targets.span<std::int32_t>()[0] = kNoTarget;
+    targets.slice(0, {0, 1}).fill(kNoTarget);
     const double normalizer = 7.0;
     const Tensor dense = logits.clone();
     const double loss = cross_entropy_into_gradient(dense, targets, normalizer);
@@ -121,24 +123,25 @@ TEST_F(TreeBackendTest, LossesAreTheOtherCpusAndThoseOfAVocabularyInParts) {
       parts.push_back({logits.slice(1, part).contiguous(), targets, part});
       highest.push_back(highest_logits(parts.back()));
     }
-    for (std::size_t i = 0; i < count; ++i) {
-      dispatch_float(dtype, [&]<class T>() {
-        T& most = highest[0].data<T>()[i];
-        most = std::max(most, highest[1].data<T>()[i]);
-      });
-    }
+    dispatch_float(dtype, [&]<class T>() {
+      const HostView<T> most(highest[0], HostAccess::kReadWrite);
+      const HostView<const T> others_most(highest[1]);
+      for (std::size_t i = 0; i < count; ++i) {
+        most.data()[i] = std::max(most.data()[i], others_most.data()[i]);
+      }
+    });
     const Tensor sums = add(exponentials_of_logits(parts[0], highest[0]),
                             exponentials_of_logits(parts[1], highest[0]));
     for (const LogitsOfPart& part : parts) {
       const Tensor digits = Tensor::empty(trees, {ExactSum::kDigits}, DType::kF64);
       cross_entropy_of_parts(digits, part, highest[0], sums, normalizer, Write::kOverwrite);
-      EXPECT_EQ(ExactSum(digits.span<double>()).value(), loss);
+      EXPECT_EQ(ExactSum(digits.to_vector()).value(), loss);
       EXPECT_TRUE(test::all_equal(part.logits, dense.slice(1, part.vocabulary)));
     }
   });
 }
 
-TEST_F(TreeBackendTest, AttentionIsTheOtherCpusAndEachSequencesAndHeadsOwn) {
+TEST_P(TreeBackendTest, AttentionIsTheOtherCpusAndEachSequencesAndHeadsOwn) {
   in_both_types([&] {
     const std::size_t seq = random.between(1, 150);
     const std::size_t dim = random.between(1, 24);
@@ -172,24 +175,28 @@ TEST_F(TreeBackendTest, AttentionIsTheOtherCpusAndEachSequencesAndHeadsOwn) {
   });
 }
 
-TEST_F(TreeBackendTest, SquaresAreExactInAnyParts) {
+TEST_P(TreeBackendTest, SquaresAreExactInAnyParts) {
   in_both_types([&] {
     const Tensor x = numbers({random.between(2, 500)});
     const std::size_t cut = random.between(1, x.numel() - 1);
     const Tensor digits = Tensor::empty(trees, {ExactSum::kDigits}, DType::kF64);
     sum_of_squares_into(digits, x.slice(0, {cut, x.numel()}), Write::kOverwrite);
     sum_of_squares_into(digits, x.slice(0, {0, cut}), Write::kAccumulate);
-    EXPECT_EQ(ExactSum(digits.span<double>()).value(), sum_of_squares(x));
+    EXPECT_EQ(ExactSum(digits.to_vector()).value(), sum_of_squares(x));
     EXPECT_NEAR(sum_of_squares(x), sum_of_squares(on_cpu(x)), 1e-12 * sum_of_squares(x));
   });
 }
 
-TEST_F(TreeBackendTest, ASumOnItNeedsAllDigits) {
+TEST_P(TreeBackendTest, ASumOnItNeedsAllDigits) {
   const Tensor number = Tensor::zeros(trees, {1}, DType::kF64);
   EXPECT_THAT(
       message_of<ShapeError>([&] { sum_of_squares_into(number, numbers({3}), Write::kOverwrite); }),
       HasSubstr("[19]"));
 }
+
+INSTANTIATE_TEST_SUITE_P(On, TreeBackendTest,
+                         ::testing::Values(DeviceKind::kCpu, DeviceKind::kEmulated),
+                         [](const auto& kind) { return std::string(to_string(kind.param)); });
 
 }  // namespace
 }  // namespace ultra::ops
