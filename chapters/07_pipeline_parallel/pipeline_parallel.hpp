@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Chapter 07 as a technique: the layers in stages, and micro-batches that pass them one behind the
-/// other.
+/// Chapter 07 as a technique: the layers in stages, and micro-batches that pass them one after
+/// another.
 ///
 /// | what                  | becomes                                   | where                    |
 /// |-----------------------|-------------------------------------------|--------------------------|
@@ -12,7 +12,7 @@
 /// | a linear's backward   | its input's gradient, its weight's later  | split_linear             |
 /// | a tied token table    | two tables whose gradients add up         | nn::kTiedGroup           |
 /// | the token after next  | the same: the last part reads it too      | nn::kTiedGroup           |
-/// | PipeDream's update    | one behind each backward; stashed weights | execution/weight_stash   |
+/// | PipeDream's update    | one after each backward; stashed weights  | execution/weight_stash   |
 /// | losses, norms, states | the same                                  | -                        |
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace ultra::pipeline_parallel {
 /// @brief The name of its axis of the mesh.
 inline constexpr std::string_view kAxis = "pp";
 
-/// @brief So many stages: they send least and stand outside but for the replicas.
+/// @brief So many stages: they send least, so only the replicas are further apart.
 [[nodiscard]] Axis axis_of(std::size_t ranks);
 
 /// @brief --pp, --schedule, --schedule-file, --micro-batches, --stage-split and --executed-gantt.

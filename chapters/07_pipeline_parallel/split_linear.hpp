@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The backward pass of a linear map in two parts, of which the second can wait.
+/// The backward pass of a linear map in two parts; the second can wait.
 ///
 /// Exercise 07.4 (`./workbook check 07.4`). Body: solutions/07_pipeline_parallel/split_linear.cpp.
 /// Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 2.
@@ -16,7 +16,7 @@ namespace ultra::pipeline_parallel {
 /// is asked for.
 ///
 /// A trainer with a zero-bubble schedule gives the weights a queue for their gradients' work
-/// (nn::Parameter::defer_grads_to). What is to wait has to go through nn::Parameter::add_grad.
+/// (nn::Parameter::defer_grads_to). Work that is to wait has to go through nn::Parameter::add_grad.
 /// Without a queue the same call makes the gradient at once.
 /// @param d_y      gradient of each output, [..., out_features_i].
 /// @param x        [..., in_features]; what waits keeps it in memory.

@@ -45,10 +45,10 @@ class ActionLog {
   void input_is_here();
   /// @brief Seconds from where the action under way began to where its input was there.
   [[nodiscard]] double waited_for_input() const { return waited_for_input_; }
-  /// @brief What it gives to other ranks stands in memory.
+  /// @brief What it gives to other ranks is in memory.
   void output_is_made() { end_ = Clock::now(); }
   /// @brief That action has ended.
-  /// @param waited  seconds since its input was there that the rank's thread waited: no work.
+  /// @param waited  seconds that the rank's thread waited after its input was there: no work.
   void action_ends(double waited);
 
   /// @brief The actions of the step, in their order.

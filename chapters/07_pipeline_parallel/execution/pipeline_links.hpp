@@ -32,7 +32,7 @@ struct BorderTensors {
 };
 
 /// @brief Follows the messages of a schedule: receives are posted where it says so, sends leave
-/// right behind their pass and are waited for when the step ends; between two parts on one rank a
+/// right after their pass and are waited for when the step ends; between two parts on one rank a
 /// tensor is handed over in memory.
 ///
 /// A message is named by its micro-batch and by the part that receives it; activations and

@@ -19,7 +19,7 @@ namespace ultra::pipeline_parallel {
 /// @brief Breadth-first: a rank's chunks one after the other, each with all micro-batches.
 ///
 /// A micro-batch passes forward through the first chunks of all ranks, then through their second
-/// ones, and so on; backward it takes the same way from its end. What is done once for a chunk, such
+/// ones, and so on; backward it goes the same way in reverse. What is done once for a chunk, such
 /// as gathering its weights, is done once forward and once backward. Micro-batches pass in their
 /// order, both times.
 /// @param chunks  of the rank, at least 1; with 1 the list is that of afab_list().

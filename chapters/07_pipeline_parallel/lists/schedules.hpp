@@ -1,8 +1,8 @@
 #pragma once
 /// @file
-/// The schedules: a row says all that the program knows of one.
+/// The schedules: a row says all that the program knows about one.
 ///
-/// A new one is a list of passes in a file beside this one, and its row in schedules.cpp.
+/// A new one is a list of passes in a file next to this one, and its row in schedules.cpp.
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Schedule {
   RankList (*list)(const InterleavedRank& rank, std::size_t micro_batches);  ///< of one rank
   Chunks chunks = Chunks::kOne;                                              ///< of each rank
   bool in_groups = false;  ///< micro-batches must be a multiple of the stages
-  bool updates = false;    ///< each stage updates its weights behind every backward pass
+  bool updates = false;    ///< each stage updates its weights after every backward pass
   /// The most activations that a stage keeps, of a micro-batch in one chunk each. Null: unknown.
   std::size_t (*peak)(const InterleavedRank& rank, std::size_t micro_batches) = nullptr;
   /// Micro-batches from which on bubble_seconds() holds. Null: any number.

@@ -10,7 +10,7 @@
 namespace ultra::pipeline_parallel {
 
 /// @brief What the stages do in a step: a published schedule, one that is searched for, or one from
-/// a file; found to work, whoever has written its lists.
+/// a file; checked, whoever has written its lists.
 ///
 /// A search takes the parts' costs from operations_of(), with layers dealt out evenly and free
 /// links: the same on every rank, without communication. It looks for no more parts than there are

@@ -21,7 +21,7 @@ namespace ultra::pipeline_parallel {
 /// @brief Bytes of the activations of a micro-batch in one chunk.
 struct SavedBytes {
   double by_forward = 0;   ///< that F leaves behind
-  double for_weights = 0;  ///< of them, those that W still needs behind B: inputs of linear layers
+  double for_weights = 0;  ///< of them, those that W still needs after B: inputs of linear layers
 };
 
 /// @brief The most bytes of activations that a rank keeps at the same time.

@@ -2,12 +2,12 @@
 /// @file
 /// Messages of a schedule: its passes, with what travels between the ranks made explicit.
 ///
-/// - A receive is posted: the rank says where the message shall go, and goes on. A pass waits until
+/// - A receive is posted: the rank says where the message is to go, and goes on. A pass waits until
 ///   what it needs has arrived.
-/// - A send stands right behind the pass that makes the message. It is a rendezvous: nothing
-///   travels before the other rank has posted its receive.
+/// - A send stands right after the pass that makes the message. It is a rendezvous: nothing travels
+///   before the other rank has posted its receive.
 /// - So receives are posted ahead: that lets messages travel while both ranks compute.
-/// What goes from a chunk to another of the same rank is no message.
+/// What goes from a chunk to another of the same rank is not a message.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace ultra::pipeline_parallel {
 
 /// @brief What a message holds.
 enum class Content : std::uint8_t {
-  kActivation,  ///< the output of a forward pass, for the part behind
+  kActivation,  ///< the output of a forward pass, for the next part
   kGradient,    ///< the gradient of a part's input, for the part before
 };
 
@@ -66,7 +66,7 @@ struct Instruction {
 /// Instructions by stage, in their order.
 using InstructionLists = std::vector<std::vector<Instruction>>;
 
-/// @brief The instructions of all ranks, such that even sends that hold up their rank end.
+/// @brief The instructions of all ranks, such that even sends that block their rank come to an end.
 ///
 /// While a rank waits for a message or uses it, the receive of its next one is posted already; more
 /// of them are where all ranks would wait for each other otherwise.
@@ -77,7 +77,7 @@ using InstructionLists = std::vector<std::vector<Instruction>>;
 [[nodiscard]] std::size_t peak_posted(const std::vector<Instruction>& list);
 
 /// @brief Lets every rank follow its list, each send waiting until its message is taken.
-/// @return what every rank waits for, in words, when some of them do for ever.
+/// @return what every rank waits for, in words, when some of them wait for ever.
 [[nodiscard]] std::optional<std::string> find_deadlock(const PipelineSchedule& schedule,
                                                        const InstructionLists& lists);
 

@@ -18,7 +18,7 @@ struct PipelineSchedule {
   Placement placement;                     ///< which rank has which parts of the model
   std::size_t micro_batches = 0;           ///< of a step
   std::vector<train::StepSchedule> ranks;  ///< by stage: its passes; messages follow from them
-  /// By stage: indices, ascending, of forward passes that overlap with the backward pass behind
+  /// By stage: indices, ascending, of forward passes that overlap with the backward pass after
   /// them, as one. An executor may run them one after the other. Empty: nothing overlaps.
   std::vector<std::vector<std::size_t>> overlapped = {};
 

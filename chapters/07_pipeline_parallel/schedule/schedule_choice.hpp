@@ -23,7 +23,7 @@ enum class ScheduleKind : std::uint8_t {
   kZeroBubbleH2,    ///< the same, section 2.1.2
   kZbV,             ///< the same, section 6
   kDualPipeV,       ///< DeepSeek-V3, 2024, arXiv 2412.19437, section 3.2.1; the V of its repository
-  kPipedreamAsync,  ///< Narayanan et al. 2019, arXiv 1806.03377: an update behind every backward
+  kPipedreamAsync,  ///< Narayanan et al. 2019, arXiv 1806.03377: an update after every backward
 };
 
 /// @brief A schedule, and the number of chunks where it can be chosen.
@@ -37,7 +37,7 @@ struct ScheduleChoice {
   [[nodiscard]] std::string str() const;
   /// @brief Chunks of each rank.
   [[nodiscard]] std::size_t chunks() const;
-  /// @brief Whether the two chunks of a rank stand at both ends of the way.
+  /// @brief Whether the two chunks of a rank are at both ends of a micro-batch's way.
   [[nodiscard]] bool is_v_shaped() const;
   /// @brief Whether the number of chunks can be chosen.
   [[nodiscard]] bool takes_chunks() const;

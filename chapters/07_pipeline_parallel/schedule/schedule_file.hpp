@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Schedules in files, and the texts that tell of them.
+/// Schedules in files, and the texts that describe them.
 
 #include <string>
 

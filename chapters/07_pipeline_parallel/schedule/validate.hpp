@@ -13,8 +13,8 @@ namespace ultra::pipeline_parallel {
 /// @brief Checks that every micro-batch passes every part, and that the ranks do not wait for each
 /// other.
 ///
-/// - Each rank has each of F, B and W (or BW) of each micro-batch and chunk once, B behind F, W
-///   behind B; U right behind BW for all of them or for none.
+/// - Each rank has each of F, B and W (or BW) of each micro-batch and chunk once, B after F, W
+///   after B; U right after BW for all of them or for none.
 /// - Passes end, whatever messages cost, and sends that wait for their receiver do, too.
 /// @throws ConfigError that names the stage, the action and the reason; of ranks that wait for each
 /// other it says what each waits for.

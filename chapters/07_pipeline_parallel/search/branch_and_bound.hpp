@@ -1,12 +1,12 @@
 #pragma once
 /// @file
-/// Branch and bound: a schedule than which none is better, for few stages and micro-batches.
+/// Branch and bound: a schedule that no other beats, for few stages and micro-batches.
 ///
 /// One chunk per rank, backward passes split. Micro-batches are alike, so each rank takes them in
 /// their order, and a schedule is an order of its F, B and W. Only active schedules are looked at:
 /// of all passes that can come next the one that can end first says on which rank to branch, among
 /// those of its passes that can begin before that end. Moving a pass to the front of its rank's
-/// list never needs more memory than the list has room for, for no other F stands between.
+/// list never needs more memory than the list has room for, because no other F stands between.
 /// Source: Giffler and Thompson 1960, "Algorithms for Solving Production-Scheduling Problems".
 
 #include <cstddef>

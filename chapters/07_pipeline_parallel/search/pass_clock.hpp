@@ -15,13 +15,13 @@
 
 namespace ultra::pipeline_parallel {
 
-/// @brief All ranks of a pipeline, some passes after a step's begin.
+/// @brief All ranks of a pipeline, some passes into a step.
 class PassClock {
  public:
   /// A time that is not known yet.
   static constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-  /// @brief A step's begin.
+  /// @brief A step's beginning.
   /// @param costs  outlive this.
   PassClock(const Placement& placement, std::size_t micro_batches, const CostModel& costs);
 

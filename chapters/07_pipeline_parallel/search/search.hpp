@@ -43,8 +43,7 @@ struct FoundSchedule {
 /// @brief Finds a schedule with the least SimulatedStep::seconds(), never worse than a published
 /// synchronous one within the limits.
 /// @throws ConfigError when not even one micro-batch fits, and for more forward passes than can be
-/// searched in some seconds; Interrupted when the program is told to
-/// stop.
+/// searched in a few seconds; Interrupted when the program is told to stop.
 [[nodiscard]] FoundSchedule search_schedule(const SearchQuestion& question);
 
 /// @brief Whether all ranks keep to a limit of bytes.

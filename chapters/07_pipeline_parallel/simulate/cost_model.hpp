@@ -38,7 +38,7 @@ struct CostModel {
   double overlapped = 1;     ///< seconds of an overlapped F and BW over those one after the other
   LinkCost link = {};        ///< between any two ranks
   double message_bytes = 0;  ///< of an activation, and of its gradient
-  double update = 0;         ///< U: seconds of an optimizer's step behind a backward pass
+  double update = 0;         ///< U: seconds of an optimizer's step after a backward pass
 
   /// @brief The same costs for all parts, free links.
   [[nodiscard]] static CostModel equal(std::size_t parts, const PartCost& part = {});

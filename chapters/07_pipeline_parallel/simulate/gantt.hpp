@@ -22,7 +22,7 @@ namespace ultra::pipeline_parallel {
 ///
 /// A digit is a forward pass of that micro-batch (its last digit), a small letter a backward pass
 /// (a for 0), BW or B, a capital letter W, '|' an update, '.' nothing. Of two that overlap the
-/// backward pass is shown behind the forward pass.
+/// backward pass is shown after the forward pass.
 /// @param columns  at most; as many as the step has seconds when these are fewer, and all
 /// actions begin and end at whole ones.
 [[nodiscard]] std::string gantt_text(const PipelineSchedule& schedule, const SimulatedStep& step,

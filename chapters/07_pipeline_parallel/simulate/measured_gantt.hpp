@@ -10,7 +10,7 @@ namespace ultra::pipeline_parallel {
 
 /// @brief The mean seconds that the actions of a run took, by part of the model; free links.
 ///
-/// A run that has only whole backward passes says nothing of B and W: each gets half of them.
+/// A run that has only whole backward passes says nothing about B and W: each gets half of them.
 /// @param gantt  the text of the file.
 /// @param path   for messages.
 /// @throws ConfigError when it is no such file, or a time is not one that a pass can take: with the

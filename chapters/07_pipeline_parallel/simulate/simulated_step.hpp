@@ -13,8 +13,8 @@ namespace ultra::pipeline_parallel {
 struct TimedAction {
   train::Action action;  ///< what
   std::size_t part = 0;  ///< of the model
-  double begin = 0;      ///< seconds since the step's begin
-  double end = 0;        ///< seconds; of two that overlap the same
+  double begin = 0;      ///< seconds since the step began
+  double end = 0;        ///< seconds; the same for two that overlap
 };
 
 /// @brief A message with its time.
@@ -34,7 +34,7 @@ struct SimulatedRank {
   std::size_t peak_live = 0;         ///< activations, see peak_live_activations()
   double peak_bytes = 0;             ///< of activations
 
-  /// @brief Seconds from its first action's begin to its last one's end.
+  /// @brief Seconds from the beginning of its first action to the end of its last.
   [[nodiscard]] double span() const {
     return actions.empty() ? 0 : actions.back().end - actions.front().begin;
   }
@@ -45,8 +45,8 @@ struct SimulatedStep {
   std::vector<SimulatedRank> ranks;    ///< by stage
   std::vector<TimedMessage> messages;  ///< in the order of their arrival on each link
 
-  /// @brief Seconds from the first action's begin to the last one's end: a step that ends in
-  /// something that all ranks wait for.
+  /// @brief Seconds from the beginning of the first action to the end of the last: a step that ends
+  /// in something that all ranks wait for.
   [[nodiscard]] double seconds() const;
   /// @brief Seconds of the rank that takes longest: steps that follow each other without a common
   /// end.

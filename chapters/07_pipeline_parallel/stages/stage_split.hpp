@@ -51,7 +51,7 @@ struct StageSplit {
 void expect_split(const StageSplit& split, std::size_t layers, const Placement& placement);
 
 /// @brief Layers of each part so that the rank that has most to do has as little as possible; of
-/// such splits one in which the parts of a rank differ least. Each part has a layer at least.
+/// such splits one in which the parts of a rank differ least. Each part has at least one layer.
 /// @pre There are as many layers as parts.
 [[nodiscard]] std::vector<std::size_t> balanced_layers(std::size_t layers,
                                                        const Placement& placement,

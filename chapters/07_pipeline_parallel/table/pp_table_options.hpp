@@ -68,7 +68,7 @@ struct PpTableOptions {
   [[nodiscard]] std::vector<train::FileFlag> files() const;
 
   /// @brief The questions: one for each number of stages and of micro-batches, in this order.
-  /// @throws ConfigError for numbers and schedules that there are not; FileError when
+  /// @throws ConfigError for numbers and schedules that do not exist; FileError when
   /// --pp-table-file cannot be read.
   [[nodiscard]] std::vector<TableQuestion> questions() const;
 
