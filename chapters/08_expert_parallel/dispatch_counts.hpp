@@ -3,9 +3,9 @@
 /// Dispatch counts: how many rows travel to, and come from, the ranks that hold the experts.
 ///
 /// Without a capacity no rank knows in advance how many tokens an expert gets. So before the rows
-/// travel, their counts do: the first, small all-to-all of every dispatch. What arrives then lies
-/// rank by rank, and within a rank's rows expert by expert; grouped products need it expert by
-/// expert over all ranks. The same counts say where each segment of rows moves.
+/// travel, their counts do: the first, small all-to-all of every dispatch. What arrives is in the
+/// order of the ranks, and within a rank's rows in that of the experts; grouped products need it
+/// expert by expert over all ranks. The same counts say where each segment of rows moves.
 ///
 /// Exercise 08.3 (`./workbook check 08.3`). Body: solutions/08_expert_parallel/dispatch_counts.cpp.
 /// Source: He et al. 2021, "FastMoE", arXiv 2103.13262, for the exchange (its expert_exchange); Gale
@@ -33,7 +33,7 @@ struct DispatchCounts {
   bool operator==(const DispatchCounts&) const = default;
 };
 
-/// @brief The counts of an exchange of which both sides are known.
+/// @brief The counts of an exchange when both sides are known.
 /// @param rows_per_expert  [experts] rows that this rank sends.
 /// @param received         [ranks, experts / ranks] rows that it gets.
 [[nodiscard]] DispatchCounts counts_of(std::span<const std::size_t> rows_per_expert,

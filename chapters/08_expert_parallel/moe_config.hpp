@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// MoeConfig: what stands in place of a block's feed-forward part.
+/// MoeConfig: what takes the place of a block's feed-forward part.
 
 #include <cstddef>
 #include <cstdint>
@@ -39,7 +39,7 @@ struct MoeConfig {
   std::size_t expert_ffn = 0;      ///< width inside each expert
   std::size_t shared_experts = 0;  ///< that every token uses, as one of that many times the width
   RouterKind router = RouterKind::kSoftmax;    ///< makes affinities of logits
-  std::optional<double> capacity_factor = {};  ///< places over choices; none: nobody is dropped
+  std::optional<double> capacity_factor = {};  ///< places over choices; none: nothing is dropped
   CapacityGroup capacity_group = CapacityGroup::kSequence;  ///< among whom places are given out
   Balance balance = Balance::kAux;                          ///< keeps experts evenly loaded
   double aux_coefficient = 1e-2;                            ///< of the balancing term

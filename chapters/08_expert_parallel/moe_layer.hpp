@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// MoeLayer: the mixture of experts that stands in place of a block's feed-forward part.
+/// MoeLayer: the mixture of experts in place of a block's feed-forward part.
 ///
 /// | step      | what                                        | backward                  |
 /// |-----------|---------------------------------------------|---------------------------|

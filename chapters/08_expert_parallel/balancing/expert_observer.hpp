@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// What becomes of the experts' loads after each step: figures for the metrics, and other biases.
+/// What is done with the experts' loads after each step: figures for the metrics, and new biases.
 ///
 /// Source: Wang et al. 2024, "Auxiliary-loss-free load balancing", arXiv 2408.15664, algorithm 1;
 /// DeepSeek-V3, arXiv 2412.19437, section 2.1.2.

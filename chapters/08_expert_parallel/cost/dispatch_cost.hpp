@@ -57,8 +57,8 @@ struct DispatchCost {
 /// Per node, a row travels once to each node of its choices, to the rank of the sender's number
 /// there, which passes copies on to the ranks of the experts. With a limit, the nodes are the M
 /// best of a token.
-/// @throws ConfigError when the experts are no multiple of the ranks, when k is above the experts
-/// of M nodes, or M above the nodes.
+/// @throws ConfigError when the experts are not a multiple of the ranks, when k is above the
+/// experts of M nodes, or M above the nodes.
 /// Source: DeepSeek-V3, arXiv 2412.19437, sections 2.1.2 (node-limited routing) and 3.2.2.
 [[nodiscard]] std::vector<DispatchCost> dispatch_costs(const DispatchQuestion& question);
 

@@ -32,7 +32,7 @@ namespace ultra::expert_parallel {
 
 /// @brief Adds scale log_sum_exp(logits)^2's gradient to d_logits, for every token: the z-loss.
 ///
-/// Keeps logits small, where exponentials of f32 and bf16 are exact.
+/// Keeps logits small: the larger they are, the coarser are the steps between floats.
 /// Source: Zoph et al. 2022, "ST-MoE", arXiv 2202.08906, section 3.3, equation 5.
 void add_z_loss_gradient(const Tensor& d_logits, const Tensor& logits, double scale);
 

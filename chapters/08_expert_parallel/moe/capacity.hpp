@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Capacity: an expert has a number of places, and who comes after they are taken is dropped.
+/// Capacity: an expert has a number of places, and rows that come after they are taken are dropped.
 ///
 /// First choices come before second ones, and among these the earlier position comes first. Who is
 /// dropped depends on which tokens compete: on their group. A sequence is the same on every

@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// ExpertLinears: linear maps of which every expert has its own, on rows that stand expert by expert.
+/// ExpertLinears: linear maps of which every expert has its own, for rows in the order of the
+/// experts.
 ///
 /// Grouped matrix products: rows in groups, each with a matrix of its own, in one call.
 ///
