@@ -39,7 +39,7 @@ void end_amax_step(std::span<float> history);
 /// largest magnitude that any of the ranks has noted. So all have the same scales, and a weight lies
 /// on one grid.
 ///
-/// A largest magnitude that is no finite number says nothing of the steps to come, whose loss scale
+/// A largest magnitude that is not finite says nothing about the steps to come, whose loss scale
 /// will be lower: the latest of the steps before, place 1, stands in for it.
 /// @param histories  each [1 + H], changed; of the same tensors in the same order on every rank.
 /// @param host       memory of the host, for what travels.

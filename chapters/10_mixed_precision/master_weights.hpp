@@ -21,7 +21,7 @@
 
 namespace ultra::mixed_precision {
 
-/// Updates [n] weights, in place, by their [n] gradient, with the optimizer's states of them. Weights,
+/// Updates [n] weights, in place, by their [n] gradient, with their optimizer states. Weights,
 /// gradient and states have one type, f32.
 using OptimizerUpdate = std::function<void(const Tensor& weights, const Tensor& gradient)>;
 
@@ -33,8 +33,7 @@ using OptimizerUpdate = std::function<void(const Tensor& weights, const Tensor& 
 void update_with_master(const Tensor& weights, const Tensor& gradient, const Tensor& master,
                         const OptimizerUpdate& update);
 
-/// @brief Updates weights of which there is nothing but two bytes: computed in f32, and rounded to
-/// nearest.
+/// @brief Updates weights that have only their two bytes: computed in f32, and rounded to nearest.
 /// @param weights   [n] of bf16 or f16; updated.
 /// @param gradient  [n] of f32 or of two bytes.
 /// @return the numbers in f32 before they were rounded, [n].

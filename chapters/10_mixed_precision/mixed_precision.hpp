@@ -23,7 +23,7 @@
 /// @brief Chapter 10: numbers of two bytes and of one.
 namespace ultra::mixed_precision {
 
-/// @brief --precision and what belongs to it. Stands behind all other techniques of a program.
+/// @brief --precision and what belongs to it. Comes after all other techniques of a program.
 class MixedPrecision : public train::Technique {
  public:
   void add_flags(CLI::App& app, train::Setup& setup) override;

@@ -4,7 +4,7 @@
 ///
 /// One scale for a whole tensor must reach as far as its largest number, and leaves the small ones
 /// few bits or none. Scales of tiles confine an outlier to its tile: 1 x 128 for activations, whose
-/// outliers stand in few features and differ from token to token; 128 x 128 for weights.
+/// outliers are in few features and differ from token to token; 128 x 128 for weights.
 ///
 /// Source: DeepSeek-AI 2024, "DeepSeek-V3 technical report", arXiv 2412.19437, sec. 3.3.2.
 

@@ -26,7 +26,7 @@ enum class TopExponent : std::uint8_t {
 struct NumberFormat {
   std::string_view name;  ///< as the field writes it
   int exponent_bits;      ///< of the biased exponent
-  int fraction_bits;      ///< behind the implied one
+  int fraction_bits;      ///< after the implied one
   TopExponent top;        ///< what the largest exponent means
 
   /// @brief Bits of a number.

@@ -2,9 +2,9 @@
 /// @file
 /// Fp8Factory: the linear layers of transformer blocks, in fp8.
 ///
-/// What stays in the type of the activations: token table, output projection, norms, attention's core
-/// and routers, as in DeepSeek-V3; and unless scales are of tiles, the experts of a mixture, whose rows
-/// stand on other ranks in every layout.
+/// What stays in the type of the activations: token table, output projection, norms, attention's
+/// core and routers, as in DeepSeek-V3; and unless scales are of tiles, the experts of a mixture,
+/// whose rows are on other ranks in every layout.
 ///
 /// Experts whose products are computed in fp8, with scales of tiles.
 ///

@@ -8,7 +8,7 @@
 /// | d_x = d_y W     | gradient, weight    | e5m2 (e4m3 with scales of tiles), e4m3   |
 /// | d_W = d_y^T x   | gradient, input     | e5m2 (likewise), e4m3                    |
 ///
-/// The layer stands around another one, which may be split over ranks: it puts input, weight and output
+/// The layer wraps another one, which may be split over ranks: it puts input, weight and output
 /// gradient on the grid of fp8 and lets that layer multiply. The input is kept as fp8 codes.
 ///
 /// Scales: of the whole tensor, however many ranks hold parts of it. A weight is split over tp; an
@@ -16,8 +16,8 @@
 /// Tokens of padding are part of it, so with sequences that do not divide, per-tensor scales can differ
 /// from those of one rank.
 /// Source: arXiv 2209.05433, sec. 5; DeepSeek-V3, arXiv 2412.19437, sec. 3.3. Deviation: for d_W
-/// DeepSeek-V3 quantises anew, in tiles of 128 tokens; here the tiles of the other products are used,
-/// because tokens stand on different ranks in different layouts.
+/// DeepSeek-V3 quantises anew, in tiles of 128 tokens; here the tiles of the other products are
+/// used, because tokens are on different ranks in different layouts.
 
 #include <memory>
 #include <set>
@@ -33,7 +33,7 @@
 
 namespace ultra::mixed_precision {
 
-/// Behind the name of the first weight of a layer: the name of its history of largest magnitudes.
+/// After the name of the first weight of a layer: the name of its history of largest magnitudes.
 inline constexpr std::string_view kHistorySuffix = ".fp8_amax_history";
 
 /// @brief What fp8 layers of a rank have to know.
@@ -59,7 +59,7 @@ class Fp8Tensors {
   /// @brief The input on the grid.
   /// @param x  [batch, local_seq, in_features of this rank].
   [[nodiscard]] OnGrid input(const Tensor& x, const nn::Pass& pass) const;
-  /// @brief Behind the layer's forward pass: replaces the "input" that it has saved by codes; by x,
+  /// @brief After the layer's forward pass: replaces the "input" that it has saved by codes; by x,
   /// where that can be made again.
   void pack_input(const Tensor& x, const OnGrid& input, nn::Saved& saved) const;
   /// @brief Before its backward pass: brings the input back, also one that was made again.

@@ -20,7 +20,7 @@ using GridReal = std::conditional_t<std::is_same_v<T, double>, double, float>;
 /// @brief A format's figures, as constants of the loops.
 template <Fp8 format>
 struct Fp8Figures {
-  static constexpr int kFractionBits = format == Fp8::kE4m3 ? 3 : 2;      ///< behind the point
+  static constexpr int kFractionBits = format == Fp8::kE4m3 ? 3 : 2;      ///< after the point
   static constexpr int kBias = format == Fp8::kE4m3 ? 7 : 15;             ///< of the exponent
   static constexpr double kLargest = format == Fp8::kE4m3 ? 448 : 57344;  ///< number
   static constexpr double kSmallestNormal = format == Fp8::kE4m3 ? 0x1p-6 : 0x1p-14;  ///< number

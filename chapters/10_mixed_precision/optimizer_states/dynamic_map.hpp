@@ -2,9 +2,9 @@
 /// @file
 /// The dynamic map: 256 numbers from -1 or 0 to 1, dense where a block's numbers are.
 ///
-/// Moments of one block differ by orders of magnitude. A code's leading zeros say by which power of ten
-/// a number is below the largest, and the bits behind them which step of that decade it is: seven
-/// decades, the higher ones in finer steps.
+/// Moments of one block differ by orders of magnitude. A code's leading zeros say by which power of
+/// ten a number is below the largest, and the bits after them which step of that decade it is:
+/// seven decades, the higher ones in finer steps.
 ///
 /// Source: Dettmers et al. 2021, "8-bit optimizers via block-wise quantization", arXiv 2110.02861,
 /// sec. 1.3 and 2.2 (dynamic tree quantization); the values are those of the bitsandbytes library.

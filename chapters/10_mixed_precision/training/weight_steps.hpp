@@ -50,7 +50,7 @@ class UpdateFigures {
 };
 
 /// @brief Puts the figures of each step into the metrics. Its step_ends() is collective.
-/// Cost: an all-reduce of some 90 numbers of f64 per step.
+/// Cost: an all-reduce of about 90 numbers of f64 per step.
 [[nodiscard]] train::MakeObserver note_figures(std::shared_ptr<UpdateFigures> figures);
 
 /// @brief How a number becomes one of fewer bits.

@@ -14,7 +14,7 @@ namespace ultra::mixed_precision::on_device {
 /// @brief See mixed_precision::scales_from_amax.
 void scales_from_amax(const Tensor& amax, Fp8 format, int margin);
 
-/// @brief delayed_scale() behind note_amax(): part of the answer to exercise 10.7.
+/// @brief delayed_scale() after note_amax(): part of the answer to exercise 10.7.
 /// @param amax     [1] the tensor's own, replaced by the scale.
 /// @param history  [1 + H].
 /// @param notes    whether its own largest magnitude is noted.
