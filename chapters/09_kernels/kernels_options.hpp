@@ -38,7 +38,7 @@ struct KernelsOptions {
   void add_to(CLI::App& app);
 
   /// @brief What to run.
-  /// @param has_gpu  whether this machine has a GPU: then it is the default executor, but for
+  /// @param has_gpu  whether this machine has a GPU: then it is the default executor, except for
   /// --counters.
   /// @throws ConfigError for flags that contradict each other, and for what cannot be run.
   [[nodiscard]] KernelsRequest request(std::span<const std::unique_ptr<Ladder>> ladders,

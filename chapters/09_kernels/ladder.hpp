@@ -57,7 +57,7 @@ struct RungInfo {
   int number;
   /// @brief Its name: the launcher's.
   std::string name;
-  /// @brief What it does otherwise than the rung before, in one line.
+  /// @brief What it does differently from the rung before, in one line.
   std::string idea;
   /// @brief The kernel file, from the repository's root.
   std::string file;

@@ -98,9 +98,9 @@ namespace ultra::ladders {
 /// attention_ladder().
 [[nodiscard]] std::unique_ptr<Ladder> attention_backward_bf16_ladder();
 
-/// @brief Products whose factors lie either way, as a backward pass has them; sizes are rows x columns x
-/// depth. Of the seed, the rest by 3 says which factors turn (0: none, 1: both, 2: b), and the rest of
-/// its third by 2 whether sums are added to in fp32 (0) or written in bf16.
+/// @brief Products whose factors lie either way, as a backward pass has them; sizes are rows x
+/// columns x depth. The seed modulo 3 says which factors turn (0: none, 1: both, 2: b), and a third
+/// of it modulo 2 whether sums are added to in fp32 (0) or written in bf16.
 [[nodiscard]] std::unique_ptr<Ladder> matmul_turned_ladder();
 
 /// @brief Matrix products in fp8 with block scales; sizes are rows x columns x depth.

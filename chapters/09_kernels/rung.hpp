@@ -48,7 +48,7 @@ using Refusal = std::string (*)(const Sizes& sizes);
 
 /// @brief What holds a row on the chip, for refuse_long_rows().
 struct RowHolder {
-  /// @brief Behind the row's length: " columns", or nothing.
+  /// @brief What follows the row's length: " columns", or nothing.
   const char* unit;
   /// @brief What the row does not fit: "shared memory".
   const char* name;

@@ -47,8 +47,8 @@ struct RungRun {
   std::exception_ptr not_written = {};
   /// @brief What it gave; empty unless it is right or wrong.
   Outcome outcome = {};
-  /// @brief Whether nothing of this process runs on the GPU any more: the error of a kernel is told
-  /// to every call behind it.
+  /// @brief Whether nothing of this process runs on the GPU any more: every later call reports the
+  /// error of a kernel.
   bool has_ended_gpu = false;
 
   /// @brief Median of the timed repetitions; 0 without any.

@@ -31,7 +31,7 @@ struct Selection {
 [[nodiscard]] std::unique_ptr<Ladder> find_ladder(std::string_view name);
 
 /// @brief The sizes that "128" (every extent) or "128x96x64" (one each) name.
-/// @throws ConfigError when these are no positive numbers, or not as many as the ladder has
+/// @throws ConfigError when these are not positive numbers, or not as many as the ladder has
 /// extents.
 [[nodiscard]] Sizes parse_sizes(std::string_view text, const LadderInfo& ladder);
 

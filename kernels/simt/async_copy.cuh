@@ -4,9 +4,10 @@
 /// on, on every executor: copy_async(), commit_copies(), wait_copies(). They are cp.async, which any
 /// GPU since the A100 has; older ones (compute capability below 8.0) stop.
 ///
-/// The rule: copies are gathered into groups; a thread waits for its own groups, the oldest first. What
-/// a copy has written is there for the thread that issued it after its wait, for the others after a
-/// barrier behind that wait. Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async".
+/// The rule: copies are gathered into groups; a thread waits for its own groups, the oldest first.
+/// What a copy has written is there for the thread that issued it after its wait, for the others
+/// after a barrier after that wait. Source: PTX ISA, "Data Movement and Conversion Instructions:
+/// cp.async".
 
 #if defined(__CUDACC__)
 

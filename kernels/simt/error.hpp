@@ -14,7 +14,7 @@ enum class Fault {
   kLaunch,
   /// @brief An access outside every buffer, or outside the kernel's shared memory.
   kOutOfBounds,
-  /// @brief An access whose address is no multiple of its size.
+  /// @brief An access whose address is not a multiple of its size.
   kMisaligned,
   /// @brief A global accessor on shared memory, or the other way round.
   kWrongMemory,

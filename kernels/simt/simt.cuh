@@ -1,13 +1,15 @@
 #pragma once
 /// @file
-/// All that a kernel and its launcher need, on every executor: include it instead of CUDA's headers.
-/// What not every kernel needs stands apart, because nvcc reads it once per architecture:
-/// small_floats.cuh (half, bf16, fp8), tiles.cuh (tensor cores), matrix_tiles.cuh (tensor cores with
-/// their registers in sight) and async_copy.cuh (copies that take place while the thread goes on).
+/// All that a kernel and its launcher need, on every executor: include it instead of CUDA's
+/// headers. What not every kernel needs is in files of its own, because nvcc reads it once per
+/// architecture: small_floats.cuh (half, bf16, fp8), tiles.cuh (tensor cores), matrix_tiles.cuh
+/// (tensor cores with their registers in sight) and async_copy.cuh (copies that take place while
+/// the thread goes on).
 ///
-/// A kernel file is plain CUDA but for its accesses of memory, which go through ldg(), stg(), lds() and
-/// sts(); branch() marks conditions whose divergence shall be counted. nvcc makes plain loads and stores
-/// of them; the host's compiler makes the emulator's checks and counters, or nothing (Executor::kFast).
+/// A kernel file is plain CUDA except for its accesses of memory, which go through ldg(), stg(),
+/// lds() and sts(); branch() marks conditions whose divergence is to be counted. nvcc makes plain
+/// loads and stores of them; the host's compiler makes the emulator's checks and counters, or
+/// nothing (Executor::kFast).
 ///
 /// Rules:
 ///  - kernels, and the device functions they share, live in unnamed namespaces: the same file is compiled

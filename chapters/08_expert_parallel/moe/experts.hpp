@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Experts: the SwiGLUs of the experts that a rank holds, on rows that stand expert by expert.
+/// Experts: the SwiGLUs of the experts that a rank holds, for rows in the order of the experts.
 
 #include <cstddef>
 #include <memory>
@@ -58,8 +58,8 @@ class Experts : public nn::Module {
   std::unique_ptr<ExpertLinears> down_;     // w2, [hidden, ffn / tp]
 };
 
-/// @brief With which all names of a layer begin, "model.layers.L.block_sparse_moe" or what the model's
-/// family calls it.
+/// @brief What all names of a layer begin with: "model.layers.L.block_sparse_moe" or what the
+/// model's family calls it.
 [[nodiscard]] std::string moe_prefix(const nn::ModelConfig& model, std::size_t layer);
 
 }  // namespace ultra::expert_parallel

@@ -57,7 +57,7 @@ struct MoeParameters {
 
 /// @brief A published mixture whose layers are ours.
 struct TrainableMoeModel {
-  nn::NamedModel dense;  ///< what it has beside its experts
+  nn::NamedModel dense;  ///< what it has besides its experts
   MoeConfig moe;         ///< the experts
 };
 

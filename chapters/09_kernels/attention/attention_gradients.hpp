@@ -57,7 +57,7 @@ template <typename Problem>
           .d_v = to_float(buffers.download(problem.d_v))};
 }
 
-/// @brief Judges gradients as functions of all that the rung was given, o and lse among it; a
+/// @brief Judges gradients as functions of all that the rung was given, o and lse included; a
 /// sample of the rows where all would take too long.
 /// @param d_o  the gradient of o, as o.
 [[nodiscard]] Verdict judge_attention_gradients(const AttentionInputs& inputs,

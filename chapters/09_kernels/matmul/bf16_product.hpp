@@ -33,7 +33,7 @@ struct ProductRows {
 /// of the largest, twice the rounding of one operation, and the result as much once more (Fasi,
 /// Higham, Mikaitis & Pranesh 2021, "Numerical behavior of NVIDIA tensor cores", section 3). K / n
 /// such additions of n + 2 errors are at most 2 K for n >= 2, each twice a rounding: gamma of 4 K,
-/// which holds for CUDA cores, too. K counts the zeros behind a ragged depth: at most 16.
+/// which holds for CUDA cores, too. K counts the zeros after a ragged depth: at most 16.
 /// @param c          the result.
 /// @param depth      length of the rows.
 /// @param additions  of parts of the depth, in fp32, besides.

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// What a GPU reaches at the kind of work that limits a ladder: measured beside each rung, for a
-/// published number is another card's.
+/// What a GPU reaches at the kind of work that limits a ladder: measured in turn with each rung,
+/// for a published number is another card's.
 
 #include <memory>
 #include <string>
@@ -34,10 +34,10 @@ struct RateUnit {
   double scale;
 };
 
-/// @brief In what the rates of a ladder are told.
+/// @brief The unit of a ladder's rates.
 [[nodiscard]] RateUnit rate_unit(Limit limit);
 
-/// @brief What of a problem's cost its limit counts: operations or bytes.
+/// @brief The part of a problem's cost that its limit counts: operations or bytes.
 [[nodiscard]] double limited_work(Limit limit, const Cost& cost);
 
 /// @brief The extents of cuBLAS's product for a problem: its own where the problem is a product

@@ -8,7 +8,7 @@
 
 namespace ultra::ladders {
 
-/// @brief Times `launch`, and what the request wants launched beside it, on the default stream: in
+/// @brief Times `launch`, and what the request wants launched with it, on the default stream: in
 /// turn, as often as the request says, but no more than three times once the rung has taken two
 /// seconds; each with an empty second-level cache. Before, the GPU is kept busy for 0.2 seconds, so
 /// that its clock has risen.

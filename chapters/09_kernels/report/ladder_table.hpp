@@ -17,12 +17,12 @@ namespace ultra::ladders {
 /// @brief All ladders with their rungs: name, idea, file, exercise, where they run.
 [[nodiscard]] std::string format_list(std::span<const std::unique_ptr<Ladder>> ladders);
 
-/// @brief What stands above a table: the computation, the problem, what it costs at least.
+/// @brief What comes above a table: the computation, the problem, what it costs at least.
 [[nodiscard]] std::string format_problem(const Ladder& ladder, const RunRequest& request);
 
 /// @brief The head of a table of counters.
 [[nodiscard]] std::string emulated_head();
-/// @brief A rung's row in it. No times: the emulator's say nothing of a GPU.
+/// @brief A rung's row in it. No times: the emulator's say nothing about a GPU.
 [[nodiscard]] std::string emulated_row(const RungRun& run, const Cost& cost);
 
 /// @brief The head of a table of times.
@@ -34,7 +34,7 @@ namespace ultra::ladders {
 [[nodiscard]] std::string gpu_row(const RungRun& run, Limit limit, const Cost& cost,
                                   double ceiling_work);
 
-/// @brief What stands below a table: what is wrong, and the idea of each rung.
+/// @brief What comes below a table: what is wrong, and the idea of each rung.
 [[nodiscard]] std::string format_notes(std::span<const RungRun> runs);
 
 /// @brief What was counted in a rung: its launches, its lines, its sums under Nsight Compute's

@@ -16,7 +16,7 @@ void release(void* address) noexcept;
 /// @brief Copies from the host.
 /// @throws SimtError (Fault::kCuda) when it fails.
 void copy_to_device(void* destination, const void* source, std::size_t bytes);
-/// @brief Copies to the host, behind the kernels that were launched before.
+/// @brief Copies to the host, after the kernels that were launched before.
 /// @throws SimtError (Fault::kCuda) when it, or a kernel before it, fails.
 void copy_to_host(void* destination, const void* source, std::size_t bytes);
 

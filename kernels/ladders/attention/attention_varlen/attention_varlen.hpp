@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The ladder of attention over packed documents: documents of different lengths lie one behind the
+/// The ladder of attention over packed documents: documents of different lengths lie one after the
 /// other in one sequence, without padding, and a token sees tokens of its own document alone. Which
 /// of a pack's tiles of scores are computed is all that the rungs differ in.
 ///
@@ -30,7 +30,7 @@ struct Problem {
 /// @brief Queries of a tile.
 inline constexpr int kTile = 128;
 
-/// @brief Rows of tiles that there can be, if each begins with a document or 128 tokens behind a
+/// @brief Rows of tiles that there can be, if each begins with a document or 128 tokens after a
 /// tile of the same one: every document's last tile may be as good as empty.
 constexpr unsigned most_tiles(int tokens, int documents) {
   return simt::ceil_div(static_cast<std::size_t>(tokens), kTile) + static_cast<unsigned>(documents);

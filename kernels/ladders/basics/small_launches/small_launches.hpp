@@ -17,7 +17,7 @@ namespace ultra::kernels::small_launches {
 
 /// @brief states[l] = weights[l] states[l - 1], and states[0] = weights[0] x.
 struct Problem {
-  /// @brief Products, one behind the other.
+  /// @brief Products, one after the other.
   int layers;
   /// @brief Elements of a vector: a multiple of 4, at most kMostHidden.
   int hidden;
@@ -42,7 +42,7 @@ void separate(const Problem& problem, const simt::Queue& queue);
 template <simt::Executor executor>
 void recorded(const Problem& problem, const simt::Queue& queue);
 
-/// @brief Rung 3: each kernel begins beside the one before it, and loads its weights meanwhile.
+/// @brief Rung 3: each kernel begins while the one before it runs, and loads its weights meanwhile.
 template <simt::Executor executor>
 void programmatic(const Problem& problem, const simt::Queue& queue);
 

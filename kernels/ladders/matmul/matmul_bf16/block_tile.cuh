@@ -35,7 +35,7 @@ struct Factor {
   const bf16* elements;
   /// @brief The first row of the tile.
   int first_row;
-  /// @brief All rows; those behind count as zeros.
+  /// @brief All rows; those beyond count as zeros.
   int rows;
 };
 

@@ -42,8 +42,8 @@ class TileCopier {
         next_a_(&a[(first_row + row_a_) * depth + k_a_]),
         next_b_(&b[k_b_ * columns + first_column + column_b_]) {}
 
-  /// @brief Begins to copy the next tile, zeros where it leaves the matrices; behind the last k, too,
-  /// so that callers need not count.
+  /// @brief Begins to copy the next tile, zeros where it leaves the matrices; after the last k,
+  /// too, so that callers need not count.
   __device__ __forceinline__ void copy_next(Stage<kRows, kColumns>& stage) {
     const int rows_left = k_a_ < depth_left_ ? rows_left_ : 0;
 #pragma unroll

@@ -42,7 +42,7 @@ __device__ __forceinline__ void store_tile(const WarpSums& sums, const Problem& 
 }
 
 /// @brief Keeps a tile's sums as number `slot` of the scratch memory. Each thread will read what it
-/// has stored: the sums lie in the order of threads, neighbours beside each other.
+/// has stored: the sums lie in the order of threads, neighbours next to each other.
 __device__ __forceinline__ void keep_sums(const WarpSums& sums, const Problem& problem, int slot) {
   float* const own = problem.scratch + static_cast<std::size_t>(slot) * kTile * kTile + threadIdx.x;
 #pragma unroll

@@ -10,10 +10,10 @@
 ///
 /// Requires targets in [0, vocab): the caller checks them (common/ops does, before it calls a
 /// kernel), because a kernel could only stop the whole program. With a target outside, rungs 1 to 3
-/// take another token's logit for the loss, or read in front of or behind all logits, which the
-/// emulator reports as an access out of bounds; rung 4 reads outside of its copy of the row, which
-/// it always reports. There is no ignored index, as in common/ops: a token without a target is left
-/// out of the batch.
+/// take another token's logit for the loss, or read before or after all logits, which the emulator
+/// reports as an access out of bounds; rung 4 reads outside of its copy of the row, which it always
+/// reports. There is no ignored index, as in common/ops: a token without a target is left out of
+/// the batch.
 
 #include "kernels/simt/config.hpp"
 #include "kernels/simt/executor.hpp"
@@ -41,7 +41,7 @@ struct Problem {
   float* log_sums;
 };
 
-/// @brief The longest row of rung 4, which holds it in shared memory beside the sums of its warps.
+/// @brief The longest row of rung 4, which holds it in shared memory with the sums of its warps.
 inline constexpr int kLongestSharedRow =
     static_cast<int>((simt::kMostSharedBytes - 1024) / sizeof(float));
 

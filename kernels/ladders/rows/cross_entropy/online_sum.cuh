@@ -26,7 +26,7 @@ constexpr int kFloatsOfMerge = 64;
 /// asks for the next one does not keep the memory busy.
 constexpr int kAtOnce = 4;
 
-/// @brief What stands for logits behind the row's end: they add nothing to a sum.
+/// @brief What stands for logits beyond the row's end: they add nothing to a sum.
 template <int width>
 __device__ __forceinline__ simt::Pack<float, width> masked() {
   simt::Pack<float, width> values;

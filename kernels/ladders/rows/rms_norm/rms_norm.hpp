@@ -1,9 +1,9 @@
 #pragma once
 /// @file
-/// The ladder of a transformer's residual addition and the RMSNorm behind it: h = x + residual,
+/// The ladder of a transformer's residual addition and the RMSNorm after it: h = x + residual,
 /// y = h weight / sqrt(mean(h^2) + epsilon), row by row.
 ///
-/// The arithmetic is nothing beside the bytes: two arrays read and two written are the least, and
+/// The arithmetic is nothing next to the bytes: two arrays read and two written are the least, and
 /// each rung comes closer to them. Source of the formula: Zhang & Sennrich 2019, "Root mean square
 /// layer normalization", eq. 4; of the fusion: Liger-Kernel's fused_add_rms_norm.
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The ladder of the residual addition and the RMSNorm behind it, as training runs them: bf16 in
+/// The ladder of the residual addition and the RMSNorm after it, as training runs them: bf16 in
 /// memory, fp32 in registers. h = x + residual is rounded, and y is the norm of the rounded h: the
 /// backward pass will read h, and must see what the norm has seen. Source of the formula: Zhang &
 /// Sennrich 2019, "Root mean square layer normalization", eq. 4.

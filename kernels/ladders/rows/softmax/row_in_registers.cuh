@@ -3,7 +3,7 @@
 /// A row's elements in the registers of the threads that share it: thread t of T takes the vectors
 /// t, t + T, t + 2 T, ... of four elements.
 ///
-/// Where a row is no multiple of 4 elements, rows do not begin at a multiple of 16 bytes; the
+/// Where a row is not a multiple of 4 elements, rows do not begin at a multiple of 16 bytes; the
 /// thread then takes single elements, t, t + T, ..., so that its warp still accesses neighbours.
 
 #include <cfloat>

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The ladder of packed sequences: the mean loss of each sequence of a packed batch, in which
-/// sequences of different lengths lie one behind the other without padding. Threads whose loops
+/// sequences of different lengths lie one after the other without padding. Threads whose loops
 /// differ in length diverge, too: a warp's loop runs until its last lane is done.
 
 #include "kernels/simt/config.hpp"

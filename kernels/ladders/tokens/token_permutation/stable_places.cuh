@@ -55,7 +55,7 @@ __device__ __forceinline__ int count_slots(Counts& counts, int expert, bool is_v
   return rank;
 }
 
-/// @brief This thread's slot, and its expert; 0 behind the last slot.
+/// @brief This thread's slot, and its expert; 0 after the last slot.
 struct Slot {
   /// @brief Its number.
   int number;

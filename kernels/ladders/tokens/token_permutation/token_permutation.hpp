@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The ladder of the token permutation: a layer of experts lays its tokens in the order of the
-/// experts that the router chose, so that each expert finds its own beside each other. Where each
+/// experts that the router chose, so that each expert finds its own next to each other. Where each
 /// token goes is a sort of small numbers; that it goes there is memory traffic. Source: Gale et al.
 /// 2022, "MegaBlocks", arXiv 2211.15841, section 5.3 (the permutation as a sort).
 

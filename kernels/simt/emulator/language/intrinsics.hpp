@@ -59,12 +59,14 @@ void synchronise_warp(LaneMask mask, SourceLine place);
 
 }  // namespace ultra::simt::emulator
 
-/// @brief Waits for all threads of the block; shared memory written before is read behind it.
+/// @brief Waits for all threads of the block; what was written to shared memory before can be read
+/// after it.
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   ultra::simt::emulator::wait_at_barrier({.file = file, .line = line});
 }
 
-/// @brief Waits for the lanes of the mask; shared memory that they wrote before is read behind it.
+/// @brief Waits for the lanes of the mask; what they wrote to shared memory before can be read
+/// after it.
 inline void __syncwarp(unsigned mask = 0xffffffffU, const char* file = __builtin_FILE(),
                        int line = __builtin_LINE()) {
   ultra::simt::emulator::synchronise_warp(mask, {.file = file, .line = line});

@@ -3,8 +3,8 @@
 /// The kernel of clusters of two blocks, for factors that lie either way: rung 12, and the products of
 /// a backward pass.
 ///
-/// A stage's tile of a factor that lies along rows is boxes of 64 rows of the depth x 64 of its own, one
-/// behind the other, and wgmma transposes it.
+/// A stage's tile of a factor that lies along rows is boxes of 64 rows of the depth x 64 of its
+/// own, one after the other, and wgmma transposes it.
 
 #include <algorithm>
 
