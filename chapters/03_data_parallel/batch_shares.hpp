@@ -24,9 +24,9 @@ namespace ultra::data_parallel {
 
 /// @brief Cuts a share of any size into micro-batches: the same number on every replica.
 ///
-/// The last micro-batch of a share takes what is left. A replica whose share is used up while others
-/// still have sequences takes part in their passes, in a way that adds nothing: layers may
-/// communicate, so nobody may stop earlier.
+/// The last micro-batch of a share takes what is left. A replica that has no sequences left while
+/// others do takes part in their passes without adding anything: layers may communicate, so nobody
+/// may stop earlier.
 /// @param micro_batch  sequences per pass; at least 1.
 /// @throws ConfigError when micro_batch is 0.
 [[nodiscard]] std::vector<train::MicroBatch> cut_share(const train::LocalBatch& share,

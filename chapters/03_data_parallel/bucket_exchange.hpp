@@ -51,7 +51,7 @@ using MakeBucketExchange = std::function<std::unique_ptr<BucketExchange>(
 
 /// @brief Adds up by one all-reduce in place, labelled with the bucket.
 ///
-/// Cost: 2 (N-1)/N bytes of the bucket sent per rank.   Memory: none besides the bucket, but for
+/// Cost: 2 (N-1)/N bytes of the bucket sent per rank.   Memory: none besides the bucket, except
 /// what the algorithm of the all-reduce needs.
 [[nodiscard]] MakeBucketExchange all_reduce_exchange(const Communicator& dp);
 

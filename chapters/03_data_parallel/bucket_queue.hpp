@@ -29,7 +29,7 @@ class BucketQueue {
   /// @throws InternalError when a parameter is in two buckets or in none.
   BucketQueue(const std::vector<Bucket>& buckets, Flush flush);
 
-  /// @brief A backward pass whose gradients shall be flushed begins: nothing is ready.
+  /// @brief A backward pass begins whose gradients are to be flushed: nothing is ready.
   void restart();
 
   /// @brief The gradient of a parameter is ready; flushes what may go.

@@ -2,7 +2,7 @@
 /// @file
 /// Gradients in buckets: they travel while the backward pass still makes others.
 ///
-/// GradientBuckets: gradients that stand one after the other in their bucket's memory.
+/// GradientBuckets: gradients that lie one after the other in their bucket's memory.
 ///
 /// A bucket that is one array needs no copy into a send buffer and none back: what the backward
 /// pass writes is what travels, and what arrives is what the optimizer reads.
@@ -29,8 +29,8 @@ namespace ultra::data_parallel {
 /// Memory: that of the gradients, in MemoryCategory::kGradients.
 class GradientBuckets {
  public:
-  /// @brief From now on new gradients stand in buckets.
-  /// @param parameters  numbered as they stand here; outlive this object's use.
+  /// @brief From now on new gradients are made in buckets.
+  /// @param parameters  numbered in this order; outlive this object's use.
   /// @param buckets   hold each of the parameters once: assign_buckets().
   /// @param multiple  of elements that each array is filled up to with zeros, so that as many ranks
   /// can take equal parts of it.
@@ -39,14 +39,14 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// @brief Which parameters stand where.
+  /// @brief Which parameters are in which bucket.
   [[nodiscard]] const std::vector<Bucket>& buckets() const { return buckets_; }
 
   /// @brief What a bucket holds.
   [[nodiscard]] BucketContents contents(std::size_t bucket) const;
 
   /// @brief [count, filled up] All gradients of a bucket, in its order.
-  /// @throws ConfigError, which names the parameter, when one of them does not stand here: it was
+  /// @throws ConfigError, which names the parameter, when one of them is not in the bucket: it was
   /// made before this object, or was not dropped since release().
   [[nodiscard]] const Tensor& flat(std::size_t bucket) const;
 
@@ -73,13 +73,13 @@ enum class Flush {
 /// @brief Adds up gradients over replicas, bucket by bucket.
 ///
 /// A bucket leaves when its gradients, and those of the buckets before it, are complete. Its
-/// gradients stand in one piece of memory, so that nothing is copied before or after an exchange.
+/// gradients lie in one piece of memory, so that nothing is copied before or after an exchange.
 /// That memory is taken when the step's first gradient of the bucket is made and belongs to the
 /// gradients alone once finish() has returned.
 /// Its calls throw ConfigError with the name of a parameter whose gradient was there before the
 /// step; InternalError when a step ends and a gradient is not complete.
 /// Cost: that of the exchanges; one per bucket and step.
-/// Memory: none besides the gradients, but for what the exchanges need.
+/// Memory: none besides the gradients, except what the exchanges need.
 /// @param parameters  in forward order; must outlive the result's use; the result may be gone first
 /// or last.
 /// @param capacity    elements of a bucket; 0 sends each parameter by itself.
@@ -91,7 +91,7 @@ enum class Flush {
     const std::vector<nn::Parameter*>& parameters, std::size_t capacity, Flush flush,
     const MakeBucketExchange& exchange, std::size_t multiple = 1);
 
-/// @brief The same with buckets of the caller's.
+/// @brief The same with given buckets.
 [[nodiscard]] std::unique_ptr<train::GradientExchange> sum_in_buckets(
     const std::vector<nn::Parameter*>& parameters, std::vector<Bucket> buckets, Flush flush,
     const MakeBucketExchange& exchange, std::size_t multiple = 1);

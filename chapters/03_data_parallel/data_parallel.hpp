@@ -2,13 +2,13 @@
 /// @file
 /// Chapter 03 as a technique: replicas of the model, each with its share of the batch.
 ///
-/// | part of training | becomes                                              | where                               |
-/// |------------------|------------------------------------------------------|-------------------------------------|
-/// | the global batch | N shares, in as many micro-batches each              | batch_shares                        |
-/// | gradients        | views of buckets, in the order of the backward pass  | bucket_assignment, gradient_buckets |
-/// | a gradient       | complete behind the last action that adds to it      | gradient_completion                 |
-/// | a bucket         | leaves when it and those before it are complete      | bucket_queue, bucketed_gradients    |
-/// | what travels     | the bucket's sum over the replicas, or a message     | bucket_exchange, compression/       |
+/// | part of training | becomes                                              | where                                 |
+/// |------------------|------------------------------------------------------|---------------------------------------|
+/// | the global batch | N shares, in as many micro-batches each              | batch_shares                          |
+/// | gradients        | views of buckets, in the order of the backward pass  | bucket_assignment, bucketed_gradients |
+/// | a gradient       | complete after the last action that adds to it       | gradient_completion                   |
+/// | a bucket         | leaves when it and those before it are complete      | bucket_queue, bucketed_gradients      |
+/// | what travels     | the bucket's sum over the replicas, or a message     | bucket_exchange, compression/         |
 
 #include <memory>
 #include <optional>
@@ -52,8 +52,8 @@ class DataParallel : public train::Technique {
 /// @brief One line per rank: bytes sent, seconds of computation, of communication, and of the part of
 /// the communication that the rank waited for.
 ///
-/// Communication counts as long as at least one operation was under way; what is hidden went on
-/// behind computation.
+/// Communication counts while at least one operation is under way; it is hidden while the rank
+/// computes.
 [[nodiscard]] std::string format_communication_table(const train::TrainResult& result);
 
 }  // namespace ultra::data_parallel

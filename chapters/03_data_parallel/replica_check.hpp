@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Replica check: replicas that add up their gradients stay the same, bit for bit, for ever. This
+/// Replica check: replicas that add up their gradients stay the same, bit for bit. This
 /// proves that they do, for the price of a few numbers.
 ///
 /// A replica that drifts trains on without an error: gradients of one set of weights then change
@@ -50,7 +50,7 @@ class ReplicaDrift : public Error {
 void expect_equal_replicas(const std::vector<nn::Parameter*>& parameters,
                            const Communicator& replicas, std::size_t step);
 
-/// @brief Checks, behind every `every`-th step, each group of ranks that hold the same parameters:
+/// @brief Checks, after every `every`-th step, each group of ranks that hold the same parameters:
 /// the replicas, and those among which a model is split that share some. Collective in these steps.
 [[nodiscard]] std::unique_ptr<train::StepObserver> check_replicas(const train::ModelScope& scope,
                                                                   std::size_t every);

@@ -2,8 +2,8 @@
 /// @file
 /// Compressor: gradients in fewer bytes than they have.
 ///
-/// A message is words of i32, which any collective carries; floats and packed bits stand in them by
-/// their bytes. Its size follows from the number of elements alone, so all replicas know it.
+/// A message is words of i32, which any collective carries; floats and packed bits are in them byte
+/// for byte. Its size follows from the number of elements alone, so all replicas know it.
 ///
 /// | compressor | words for n elements of f32 | of f64 | less than f32, f64 |
 /// |---|---|---|---|

@@ -26,7 +26,7 @@ std::int32_t* put(std::int32_t* at, std::span<const T> numbers) {
   return at + numbers.size_bytes() / sizeof(std::int32_t);
 }
 
-/// @brief Number `index` of those that stand in a message from `at` on.
+/// @brief Number `index` of those in a message from `at` on.
 template <class T>
 [[nodiscard]] T number_at(const std::int32_t* at, std::size_t index) {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(std::int32_t) == 0);

@@ -47,9 +47,9 @@ struct PowerSgdCounts {
 /// makes P orthonormal, issues the all-reduce of all Q = M^T P, and sets each matrix to P Q^T. Q is
 /// kept: the next step's power iteration starts from it. With error feedback M is the gradient plus
 /// the residual, and the next residual is M - P Q^T / N.
-/// Deviation: the residual is what an equal share of the *sum* leaves of its own M, not what the
-/// own factors would leave; so do the authors' program and PyTorch's. Both have the same sum over
-/// the replicas, and nothing else counts.
+/// Deviation: the residual is what an equal share of the *sum* leaves of its own M, not what
+/// its own factors would leave; so do the authors' program and PyTorch's. Both have the same sum
+/// over the replicas, and nothing else counts.
 /// Deviation: gradients without factors travel with P rather than by themselves, which saves an
 /// operation; the orthogonalisation takes two passes and drops what is rounding noise, so that M
 /// may be zero or of a lower rank than R.
@@ -63,7 +63,7 @@ struct PowerSgdCounts {
 
 /// @brief Makes `count` vectors orthonormal by modified Gram-Schmidt, taken twice.
 ///
-/// A vector that depends on those before it, but for rounding, becomes zero: its direction would be
+/// A vector that depends on those before it, up to rounding, becomes zero: its direction would be
 /// noise. Requires: T is float or double (both are instantiated).
 /// @param vectors  [count, length], one after the other; changed in place.
 /// Cost: 4 count^2 length FLOP.

@@ -28,7 +28,7 @@ enum class GradientOverlap {
 
 /// @brief How many replicas, and how they add up their gradients.
 struct DataParallelOptions {
-  std::optional<std::size_t> dp;  ///< --dp; absent: as many as there are ranks for
+  std::optional<std::size_t> dp;  ///< --dp; absent: as many as the ranks allow
   GradientOverlap overlap = GradientOverlap::kBucketed;  ///< --overlap
   double bucket_mb = 0.25;              ///< --bucket-mb: 10^6 bytes of gradients per bucket
   std::string all_reduce = "pairwise";  ///< --all-reduce: the algorithm that adds up gradients

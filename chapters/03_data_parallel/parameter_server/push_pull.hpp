@@ -54,7 +54,7 @@ class PushPull : public train::GradientExchange {
   void completed(std::size_t parameter) override;
   void finish() override;
 
-  /// @brief Pushes what has not gone yet; behind finish(), once per step.
+  /// @brief Pushes what has not gone yet; after finish(), once per step.
   void push();
 
   /// @brief Returns when the weights after the last step are here.

@@ -23,7 +23,7 @@ struct Slice {
 ///
 /// A parameter is cut into as few slices as it can be, of about the same size. The first of several
 /// equal servers gets one: the same on every rank. Servers end up with as many elements as one
-/// another, but for one slice.
+/// another, up to one slice.
 /// @param counts    elements of each parameter, in forward order.
 /// @param capacity  elements of a slice at most; 0 leaves parameters whole.
 /// @param servers   at least 1.

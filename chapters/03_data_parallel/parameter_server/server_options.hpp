@@ -17,8 +17,8 @@ namespace ultra::data_parallel {
 
 /// @brief How many replicas and servers there are, and how they work together.
 struct ServerOptions {
-  std::optional<std::size_t> dp;         ///< --dp; absent: 1, or as many as there are ranks for
-  std::size_t servers = 1;               ///< --servers, ranks beside them
+  std::optional<std::size_t> dp;         ///< --dp; absent: 1, or as many as the ranks allow
+  std::size_t servers = 1;               ///< --servers, further ranks
   bool asynchronous = false;             ///< --async
   std::optional<std::size_t> staleness;  ///< --staleness; absent: 2
   Priority priority = Priority::kNone;   ///< --priority
@@ -31,7 +31,7 @@ struct ServerOptions {
   /// @brief Adds the flags to a command line.
   void add_to(CLI::App& app);
 
-  /// @brief Checks the values, and that no flag is given whose meaning another flag gives it.
+  /// @brief Checks the values, and that no flag is given without the one that gives it a meaning.
   /// @throws ConfigError that says what does not fit and what to do.
   void validate() const;
 
@@ -50,7 +50,7 @@ struct ServerOptions {
   [[nodiscard]] ServerSettings settings(DType dtype) const;
 
   /// @brief The slow replica; nothing when there is none.
-  /// @throws ConfigError when the text is none.
+  /// @throws ConfigError when the text names none.
   [[nodiscard]] std::optional<Straggler> slow_replica() const;
 
   /// @brief These flags for the metrics file.

@@ -17,7 +17,7 @@ namespace ultra::data_parallel {
 enum class Priority : std::uint8_t {
   kNone,      ///< pushed after the backward pass; the next step begins when all weights are here
   kWaitFree,  ///< pushed when they are ready; each block waits for its own weights only
-  kPriority,  ///< so too, in slices: those that the next forward pass needs first go before others
+  kPriority,  ///< likewise, in slices: those that the next forward pass needs first go first
 };
 
 /// @brief "none", "wait-free" or "priority".
@@ -25,7 +25,7 @@ enum class Priority : std::uint8_t {
 
 /// @brief What replicas and servers agree on.
 struct ServerSettings {
-  int servers = 1;                      ///< K, beside the replicas
+  int servers = 1;                      ///< K, besides the replicas
   Priority priority = Priority::kNone;  ///< in which order things travel
   std::size_t slice_capacity = 0;       ///< elements of a slice; 0 leaves parameters whole
   bool asynchronous = false;            ///< servers apply each replica's gradient as it comes
@@ -38,7 +38,7 @@ struct ServerSettings {
 /// others bridge the moments until a rank that computes lets its communication thread run.
 inline constexpr int kSlicesOnTheirWay = 4;
 
-/// @brief One rank's view of a world of N replicas, ranks 0 to N-1, and K servers behind them.
+/// @brief One rank's view of a world of N replicas, ranks 0 to N-1, and K servers after them.
 struct ServerWorld {
   Communicator world;       ///< all ranks
   Communicator group;       ///< the replicas ("dp") or the servers: those of this rank's kind

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Parameter servers as a program: ranks beside the replicas that keep the weights.
+/// Parameter servers as a program: ranks besides the replicas that keep the weights.
 ///
 /// | part of training          | becomes                                              | where                     |
 /// |---------------------------|------------------------------------------------------|---------------------------|

@@ -19,14 +19,14 @@ namespace ultra::data_parallel {
 
 /// @brief Makes this rank's worker: a replica's or a server's.
 ///
-/// A replica trains as any other, but that it makes its steps alone, that its states have no optimizer
-/// and that its exchange is PushPull. The ranks put their figures together after the last step (Worker::conclude); until
-/// then a step's loss is the replica's own, a step's gradient norm what the rank knows of it. Then
-/// both are the same on all ranks. With ServerSettings::asynchronous each replica's gradient is
-/// applied by itself, so it is made as large as a whole batch's: N times the replica's share, which
-/// is the mean over its own tokens where shares are equal. The gradient norm of a step is then the
-/// root of the mean of the replicas' squared norms, because there is no common gradient. All
-/// replicas end with the same weights.
+/// A replica trains as any other, except that it makes its steps alone, that its states have no
+/// optimizer and that its exchange is PushPull. The ranks put their figures together after the last
+/// step (Worker::conclude); until then a step's loss is the replica's own, a step's gradient norm what
+/// the rank knows of it. Then both are the same on all ranks. With ServerSettings::asynchronous each
+/// replica's gradient is applied by itself, so it is made as large as a whole batch's: N times the
+/// replica's share, which is the mean over its own tokens where shares are equal. The gradient norm of
+/// a step is then the root of the mean of the replicas' squared norms, because there is no common
+/// gradient. All replicas end with the same weights.
 /// A loss or gradient norm that is not finite is a NumericError of the rank that sees it.
 /// Collective over the world, before the first step.
 /// Cost: per step, a replica sends its gradients (S bytes), and the servers together N S; before

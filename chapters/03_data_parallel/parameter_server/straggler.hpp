@@ -13,7 +13,7 @@ namespace ultra::data_parallel {
 /// @brief Which replica is slow, and by how much.
 struct Straggler {
   int replica = 0;                        ///< its rank among the replicas
-  std::chrono::duration<double> delay{};  ///< what each of its steps takes longer
+  std::chrono::duration<double> delay{};  ///< how much longer each of its steps takes
   bool operator==(const Straggler&) const = default;
 };
 
