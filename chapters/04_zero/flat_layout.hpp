@@ -20,7 +20,7 @@
 /// parameters in shards.
 namespace ultra::zero {
 
-/// @brief Where tensors stand in a flat array, and how the array is cut.
+/// @brief Where tensors lie in a flat array, and how the array is cut.
 struct FlatLayout {
   std::vector<Range> places;  ///< of each tensor, one after the other
   std::size_t count = 0;      ///< elements of all tensors
@@ -33,7 +33,7 @@ struct FlatLayout {
 struct Piece {
   std::size_t tensor = 0;  ///< its number
   Range elements;          ///< of the tensor, row-major
-  Range place;             ///< where they stand in the shard
+  Range place;             ///< where they lie in the shard
   bool operator==(const Piece&) const = default;
 };
 

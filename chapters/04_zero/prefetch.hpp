@@ -24,7 +24,7 @@ namespace ultra::zero {
 
 /// @brief What becomes of a unit between its forward and its backward pass.
 enum class Reshard {
-  kAfterForward,  ///< released, and gathered again, but for the head at the forward-backward boundary (FULL_SHARD,
+  kAfterForward,  ///< released, and gathered again, except the head at the forward-backward boundary (FULL_SHARD,
                   ///< ZeRO-3)
   kAfterBackward,  ///< kept: memory for one gather less (SHARD_GRAD_OP)
 };

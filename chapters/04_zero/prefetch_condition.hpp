@@ -60,7 +60,7 @@ struct PassSpan {
 [[nodiscard]] std::vector<PassSpan> pass_timeline(std::span<const UnitTimes> units,
                                                   std::size_t ahead, Reshard reshard);
 
-/// @brief Seconds of a gather over those of the forward pass that shall hide it; up to 1 it can.
+/// @brief Seconds of a gather over those of the forward pass that is to hide it: it can, up to 1.
 ///
 /// Of a parameter the all-gather brings e (N-1)/N bytes, and a token costs 2 FLOP:
 /// e (N-1)/N / bandwidth over 2 tokens / flops. The size of the model cancels out.

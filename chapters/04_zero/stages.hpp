@@ -82,7 +82,7 @@ class ShardedModel : public train::ModelStates {
                std::vector<train::OwnedPiece> frozen, ShardGroups ranks,
                const OffloadSettings& offload);
 
-  /// @brief Where a piece stands: in the shard of a group.
+  /// @brief Where a piece lies: in the shard of a group.
   struct PieceSite {
     std::size_t group;  ///< its number
     Range elements;     ///< of the rank's shard
@@ -94,7 +94,7 @@ class ShardedModel : public train::ModelStates {
 
   /// @brief The groups, with the numbers that units and gradients have too.
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
-  /// @brief Where a piece that is trained stands.
+  /// @brief Where a piece that is trained lies.
   [[nodiscard]] const PieceSite& site(std::size_t piece) const { return sites_.at(piece); }
   /// @brief Who has the other shards.
   [[nodiscard]] const Communicator& shards() const { return ranks_.shards; }

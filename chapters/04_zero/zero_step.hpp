@@ -53,7 +53,7 @@ class ReduceScatterExchange : public data_parallel::BucketExchange {
 /// @brief One step of the optimizer on this rank's shard; then every rank has all weights.
 ///
 /// @param own    the pieces of tensors in this rank's shards: the same in each step.
-/// @param whole  flat arrays of weights, [padded] each, in which all ranks' shards stand: gathered
+/// @param whole  flat arrays of weights, [padded] each, of all ranks' shards: gathered
 /// in place. Empty when nobody holds all weights (ZeRO-3).
 /// Collective over shards.
 /// Cost: (S-1)/S bytes of the arrays sent per rank.   Memory: the optimizer's states of `own`, in

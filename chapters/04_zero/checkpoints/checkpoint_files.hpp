@@ -5,7 +5,7 @@
 ///     step-00000100/
 ///       training.json                          which training, which step, all losses so far
 ///       config.json, model.safetensors         the weights, as Hugging Face's Llama or Mixtral
-///       tokenizer.json ...                     what stood beside the weights of --init
+///       tokenizer.json ...                     what came with the weights of --init
 ///       optimizer-00000-of-00004.safetensors   optimizer states of the pieces that rank 0 owned
 ///       ...
 ///       parts-00000-of-00004.json              which bytes rank 0 wrote, with their checksums
@@ -42,7 +42,7 @@ inline constexpr const char* kWeightsFile = "model.safetensors";  ///< Hugging F
 /// @brief "parts-00001-of-00004.json".
 [[nodiscard]] std::string parts_file(int writer, int writers);
 
-/// @brief What stands before the weights in model.safetensors.
+/// @brief What comes before the weights in model.safetensors.
 [[nodiscard]] checkpoint::SafetensorsHeader weights_header(const TrainingState& state, DType dtype);
 
 /// @brief Which state of an optimizer, and of which elements.
@@ -83,7 +83,7 @@ struct PendingPart {
   [[nodiscard]] std::span<const std::byte> bytes() const;
 };
 
-/// @brief What stands beside the weights for other programs.
+/// @brief What other programs need besides the weights.
 struct Companions {
   std::string config = {};  ///< config.json of the model that the training began with; empty: ours
   std::vector<checkpoint::CompanionFile> files = {};  ///< as they were

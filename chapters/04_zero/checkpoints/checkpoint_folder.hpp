@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// CheckpointFolder: the checkpoints of one training, and what an interrupted run leaves beside them.
+/// CheckpointFolder: the checkpoints of one training, and what an interrupted run leaves.
 
 #include <cstddef>
 #include <filesystem>

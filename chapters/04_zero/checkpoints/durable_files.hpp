@@ -21,7 +21,7 @@ namespace ultra::zero {
 /// @brief Some bytes of a file.
 struct FilePart {
   std::uint64_t offset = 0;          ///< of the first of them
-  std::span<const std::byte> bytes;  ///< what stands there
+  std::span<const std::byte> bytes;  ///< its bytes there
 };
 
 /// @brief Writes parts of a file that is there; when it returns they survive a power failure.
@@ -36,7 +36,7 @@ void write_durably(checkpoint::FileLayer& files, const std::filesystem::path& fi
 ///
 /// Whoever looks, and after a power failure too, finds either nothing under that name or all files with
 /// all their bytes; when it returns, all files.
-/// @param staging      the folder under its temporary name, beside `destination`.
+/// @param staging      the folder under its temporary name, next to `destination`.
 /// @param destination  does not exist yet; a name in a folder ("folder/step-00000100").
 /// @throws FileError when the disk fails.
 void commit_folder(checkpoint::FileLayer& files, const std::filesystem::path& staging,

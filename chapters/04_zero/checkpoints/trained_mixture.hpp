@@ -12,7 +12,7 @@ namespace ultra::zero {
 
 /// @brief The mixture that a training's flags make; none without --experts.
 /// @param flags  TrainingIdentity::flags, of a run or of a training.json.
-/// @throws FileError when a number of it is none: somebody has changed the file.
+/// @throws FileError when one of its numbers cannot be read: somebody has changed the file.
 [[nodiscard]] std::optional<checkpoint::MixtureConfig> mixture_of(
     const std::map<std::string, std::string>& flags);
 

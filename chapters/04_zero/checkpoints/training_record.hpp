@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// TrainingRecord: what a checkpoint says about the training beside its tensors.
+/// TrainingRecord: what a checkpoint says about the training besides its tensors.
 
 #include <cstddef>
 #include <cstdint>

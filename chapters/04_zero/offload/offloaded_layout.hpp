@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// OffloadedLayout: which tensors travel together, and where their states stand in storage and in the
+/// OffloadedLayout: which tensors travel together, and where their states lie in storage and in the
 /// window on the device.
 
 #include <array>
@@ -27,7 +27,7 @@ struct OffloadedBlock {
   bool operator==(const OffloadedBlock&) const = default;
 };
 
-/// @brief Where the states of a rank's tensors stand, in elements.
+/// @brief Where the states of a rank's tensors lie, in elements.
 ///
 /// Storage: the weights of all tensors, if they are offloaded; then, tensor by tensor, the optimizer's
 /// states, one after the other. A buffer: weights and states of its block, likewise.
@@ -54,18 +54,18 @@ class OffloadedLayout {
 
   /// @brief Elements of the storage.
   [[nodiscard]] std::size_t stored() const { return weights_of(count_) + numbers_; }
-  /// @brief Where the states of a block stand in storage, one after the other.
+  /// @brief Where the states of a block lie in storage, one after the other.
   [[nodiscard]] Range stored_states(std::size_t block) const;
-  /// @brief Where a state of a tensor stands in storage.
+  /// @brief Where a state of a tensor lies in storage.
   [[nodiscard]] Range stored_state(std::size_t tensor, std::size_t state) const;
   /// @brief Elements of each buffer: as many as the largest of its blocks needs.
   [[nodiscard]] std::array<std::size_t, kWindowBuffers> buffers() const;
   /// @brief Elements of all buffers together.
   [[nodiscard]] std::size_t window() const;
 
-  /// @brief Where a tensor's weights stand in its block's buffer.
+  /// @brief Where a tensor's weights lie in its block's buffer.
   [[nodiscard]] Range weights_in_buffer(std::size_t tensor) const;
-  /// @brief Where a state of a tensor stands in its block's buffer.
+  /// @brief Where a state of a tensor lies in its block's buffer.
   [[nodiscard]] Range state_in_buffer(std::size_t tensor, std::size_t state) const;
 
  private:
@@ -78,7 +78,7 @@ class OffloadedLayout {
   [[nodiscard]] std::size_t weights_of(std::size_t elements) const {
     return stores_weights() ? elements : 0;
   }
-  /// Where a state of a tensor stands among all numbers.
+  /// Where a state of a tensor lies among all numbers.
   [[nodiscard]] Range state_of(std::size_t tensor, std::size_t state) const;
 
   std::vector<States> states_;  // by tensor

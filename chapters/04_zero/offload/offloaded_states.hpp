@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// OffloadedStates: one rank's optimizer states, and weights or master weights if wanted, in storage
-/// beside its device, with a window of blocks on it.
+/// outside its device, with a window of blocks on it.
 
 #include <array>
 #include <cstddef>
@@ -63,7 +63,7 @@ class OffloadedStates {
   OffloadedStates(const OffloadedStates&) = delete;
   OffloadedStates& operator=(const OffloadedStates&) = delete;
 
-  /// @brief Where everything stands.
+  /// @brief Where everything lies.
   [[nodiscard]] const OffloadedLayout& layout() const { return layout_; }
 
   // The optimizer step: tensors in their order, each once ------------------------------------------
@@ -76,7 +76,7 @@ class OffloadedStates {
   /// @brief Ends the step; the last blocks may still be written while the next passes run.
   void end_step() { step_.end_step(); }
 
-  /// @brief [count] Where a tensor's weights stand while its states are borrowed; at other times the
+  /// @brief [count] Where a tensor's weights lie while its states are borrowed; at other times the
   /// elements are anything. Only where weights are offloaded.
   [[nodiscard]] Tensor weights_in_window(std::size_t tensor) const;
 
@@ -123,7 +123,7 @@ class OffloadedStates {
   void start_read(std::size_t block, std::size_t buffer);
   void start_write(std::size_t block, std::size_t buffer);
   void finish(std::size_t block, Transfers& transfers, StorageEvent::Kind kind);
-  /// Elements of a block that storage has, where they stand in a buffer.
+  /// Elements of a block that storage has, where they lie in a buffer.
   [[nodiscard]] Range stored_elements(std::size_t block) const;
   /// Waits for a transfer and counts it.
   void wait_for(storage::Transfer& transfer, std::size_t bytes, StorageEvent::Kind kind,

@@ -37,7 +37,7 @@ struct BlockActions {
 /// @brief Follows the blocks 0, 1, ..., n - 1 of each step and calls the actions.
 ///
 /// When block i is updated, the read of block i + 1 has begun, and the write of block i - 1 is waited
-/// for when its buffer is needed, not earlier. Block i always stands in buffer i modulo kWindowBuffers:
+/// for when its buffer is needed, not earlier. Block i is always in buffer i modulo kWindowBuffers:
 /// a buffer that is free again has its block written, so that no block is read while it is written.
 class OffloadedStep {
  public:

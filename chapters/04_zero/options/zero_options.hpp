@@ -33,7 +33,7 @@ struct ZeroOptions {
   /// @brief Adds the flags to a command line. Chapter 03's are there already.
   void add_to(CLI::App& app);
 
-  /// @brief Checks the values, and that no flag is given whose meaning another one takes away.
+  /// @brief Checks the values, and that no flag is given that another one makes meaningless.
   /// @param data_parallel  chapter 03's flags, validated.
   /// @throws ConfigError that says what does not fit and what to do.
   void validate(const data_parallel::DataParallelOptions& data_parallel) const;

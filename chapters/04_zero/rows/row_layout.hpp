@@ -1,11 +1,11 @@
 #pragma once
 /// @file
-/// Row layout: every tensor cut by its rows, each for itself, beside the flat layout that cuts all of
-/// them as one array.
+/// Row layout: every tensor cut by its rows, each for itself; the flat layout cuts all of them
+/// as one array.
 ///
 /// A rank owns ceil(rows / ranks) whole rows of each tensor; those at the end own fewer, or none.
 /// What is missing is padding, so that equal shards travel in one message for all tensors. Each
-/// tensor then stands in pieces, one in the shard of each rank: who wants it whole has to copy it.
+/// tensor is then in pieces, one in the shard of each rank: to have it whole takes a copy.
 ///
 /// Exercise 04.13 (`./workbook check 04.13`). Body: solutions/04_zero/row_layout.cpp.
 /// Source: PyTorch's FSDP2, docs.pytorch.org, torch.distributed.fsdp.fully_shard; rows that do not divide
@@ -38,8 +38,8 @@ struct TensorRows {
 /// @param ranks  at least 1.
 [[nodiscard]] FlatLayout row_layout(std::span<const TensorRows> tensors, int ranks);
 
-/// @brief What a rank's shard holds, in its order: its rows of each tensor of which it has any. Behind
-/// those of each tensor stands that one's padding.
+/// @brief What a rank's shard holds, in its order: its rows of each tensor of which it has any, each
+/// tensor's followed by its padding.
 [[nodiscard]] std::vector<Piece> row_pieces(std::span<const TensorRows> tensors, int ranks,
                                             int rank);
 

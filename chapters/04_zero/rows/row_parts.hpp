@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// ZeRO-3's weights and gradients by rows: what travels stands rank by rank, what computes tensor by
-/// tensor, and every unit is copied from the one order to the other.
+/// ZeRO-3's weights and gradients by rows: what travels is laid out rank by rank, what computes
+/// tensor by tensor, and every unit is copied from the one order to the other.
 
 #include <memory>
 #include <optional>

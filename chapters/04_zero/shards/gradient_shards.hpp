@@ -29,7 +29,7 @@ enum class Departure {
 /// parameters themselves have no gradients then. Every backward pass communicates: all ranks make
 /// the same ones. A backward pass must make all gradients of a group before the next group's;
 /// another order is an InternalError, for it would not be that of the other ranks. A table that is
-/// the output matrix too is the exception: its gradient stands as a whole from the head's backward
+/// the output matrix too is the exception: its gradient is whole from the head's backward
 /// pass to the embedding's.
 class GradientShards : public train::GradientExchange {
  public:
@@ -94,7 +94,7 @@ class GradientShards : public train::GradientExchange {
                                                           const train::StepSchedule& schedule);
 
 /// @brief Around a reducer whose shards others hold too: adds them up over these ranks, once a step,
-/// beside the last pass unless Overlap::kOff.
+/// during the last pass unless Overlap::kOff.
 /// @param copies  absent: the reducer itself.
 [[nodiscard]] std::unique_ptr<GroupReducer> summed_over_copies(
     std::unique_ptr<GroupReducer> reducer, const std::vector<ParameterGroup>& groups,

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// ParameterGroup: parameters of a model that stand in one flat array and travel together.
+/// ParameterGroup: parameters of a model that lie in one flat array and travel together.
 
 #include <cstddef>
 #include <span>

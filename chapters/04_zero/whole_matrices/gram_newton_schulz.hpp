@@ -17,8 +17,8 @@ namespace ultra::zero {
 /// @param matrix  [rows, columns] of f32 or f64, contiguous.
 /// Cost: gram_newton_schulz_flops() at most.
 /// Memory: a few matrices of the smaller side squared, and one like `matrix`.
-/// Rounding: errors of R count for more than those of X: a singular value s of the divided matrix stands
-/// in R as s^2. In two bytes it needs a restart between the steps, which this one does not have.
+/// Rounding: errors of R count for more than those of X: a singular value s of the divided matrix
+/// becomes s^2 in R. In two bytes it needs a restart between the steps, which this one does not have.
 /// Source: Zhang, Amsel, Chen, Dao 2026, "Gram Newton-Schulz", github.com/Dao-AILab/gram-newton-schulz.
 void gram_newton_schulz(const Tensor& matrix, const optim::NewtonSchulz& constants = {});
 

@@ -14,7 +14,7 @@ namespace ultra::zero {
 /// The rank with most has less than 4/3 of the best that any dealing can do.
 /// @param costs  of each matrix: operations of its Newton-Schulz steps.
 /// @param ranks  at least 1.
-/// @return the rank of each matrix; the same on all ranks, which ask each for itself.
+/// @return the rank of each matrix; the same on all ranks, each of which computes it.
 /// Source: Graham 1969, "Bounds on multiprocessing timing anomalies", theorem 2.
 [[nodiscard]] std::vector<int> matrix_owners(std::span<const std::size_t> costs, int ranks);
 

@@ -49,7 +49,7 @@ struct SharedMatrix {
 /// @see matrix_owners()
 class WholeMatrices : public optim::MatrixExchange {
  public:
-  /// @param matrices  the same on all ranks, but for `piece`.
+  /// @param matrices  the same on all ranks, except `piece`.
   /// @param ranks     that have the parts.
   /// @param within    makes whole what is a part of a matrix even when all parts of `ranks` are
   /// together; empty: nothing is.
@@ -85,7 +85,7 @@ class WholeMatrices : public optim::MatrixExchange {
   std::vector<Batch> batches_;
 };
 
-/// @brief The matrices that stand in flat arrays, of which each rank has a shard.
+/// @brief The matrices in flat arrays of which each rank has a shard.
 [[nodiscard]] std::vector<SharedMatrix> matrices_in(const std::vector<ParameterGroup>& groups,
                                                     const Communicator& shards);
 

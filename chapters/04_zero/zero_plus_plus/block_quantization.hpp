@@ -32,9 +32,9 @@ struct BlockFormat {
   bool operator==(const BlockFormat&) const = default;
 };
 
-/// Numbers of 4 bits that share a scale. They reach from 1 to 7, so next to a number 15 times as large
-/// nothing is left of a small one, and a block must not bring together what differs much. One bit per
-/// number for scales of f32 is the price.
+/// Numbers of 4 bits that share a scale. They reach from 1 to 7, so a number becomes 0 next to one
+/// that is 15 times as large, and a block must be small.
+/// The price is one bit per number for scales of f32.
 inline constexpr std::size_t kInt4Block = 32;
 
 /// @brief The largest whole number: 127 or 7. The one below its negative stays unused, so that both

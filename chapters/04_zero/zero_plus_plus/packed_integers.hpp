@@ -17,7 +17,7 @@ class PackedIntegers {
   using Byte = std::conditional_t<std::is_const_v<Word>, const std::uint8_t, std::uint8_t>;
 
  public:
-  /// @param at  the first word behind the scales.
+  /// @param at  the first word after the scales.
   PackedIntegers(QuantizedBits bits, Word* at)
       : four_(bits == QuantizedBits::kFour), bytes_(reinterpret_cast<Byte*>(at)) {}
 

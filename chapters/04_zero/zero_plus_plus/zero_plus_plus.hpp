@@ -10,7 +10,8 @@
 /// - hpZ: after the gather for the forward pass, each rank of a node keeps a part of the unit, so that
 ///   a node holds all of it. The gather for the backward pass stays inside the node.
 /// - qgZ: gradients travel quantised to 4 bits. A ring would quantise a sum again at each of its
-///   steps; an all-to-all quantises each contribution once, and the owner adds them up exactly.
+///   steps; an all-to-all quantises each contribution once (with nodes each node's sum once
+///   more), and the owner adds them up unquantised.
 ///
 /// Source: Wang et al. 2023, "ZeRO++: Extremely Efficient Collective Communication for Giant Model
 /// Training", arXiv 2306.10209.
