@@ -23,9 +23,9 @@ struct AbsorbedMatrices {
 
 /// @brief Multiplies the matrices of each head.
 /// @param query      [heads (qk_nope_head_dim + qk_rope_head_dim), q_lora_rank], q_b_proj: of each head the
-///                   rows that are not rotated, W_Q, and behind them those that are.
+///                   rows that are not rotated, W_Q, and after them those that are.
 /// @param key_value  [heads (qk_nope_head_dim + v_head_dim), kv_lora_rank], kv_b_proj: of each head W_K,
-///                   and behind it W_V.
+///                   and after it W_V.
 /// @param output     [hidden_size, heads v_head_dim], o_proj: W_O of the first head, then that of the next.
 [[nodiscard]] AbsorbedMatrices absorb_matrices(const Tensor& query, const Tensor& key_value,
                                                const Tensor& output,

@@ -2,7 +2,7 @@
 /// @file
 /// Region: how activations get into the part of a block whose matrices are split, and out of it.
 ///
-/// In front of a column-parallel matrix activations enter; behind a row-parallel one they leave. Each of
+/// Before a column-parallel matrix activations enter; after a row-parallel one they leave. Each of
 /// the two communicates in one of its passes, or in both, and the backward pass of one is the forward
 /// pass of the other: conjugate pairs.
 ///
@@ -58,7 +58,7 @@ class [[nodiscard]] Pending {
 /// sequence: all of them, or its part of them.
 ///
 /// Collective: the ranks of a region call the same functions in the same order.
-/// Bodies: TensorRegion beside it; SequenceRegion in
+/// Bodies: TensorRegion in region.cpp; SequenceRegion in
 /// solutions/05_tensor_sequence_parallel/sequence_region.cpp.
 class Region {
  public:

@@ -26,7 +26,7 @@ namespace ultra::tensor_parallel {
 /// @brief The name of its axis of the mesh.
 inline constexpr std::string_view kAxis = "tp";
 
-/// @brief So many ranks that share each matrix: neighbours, for they communicate most.
+/// @brief That many ranks share each matrix: neighbours, because they communicate most.
 [[nodiscard]] Axis axis_of(std::size_t ranks);
 
 /// @brief --tp, --sp, --tp-overlap and --shapes.

@@ -23,7 +23,7 @@ namespace ultra::tensor_parallel {
 /// ranks have in parts; replaces them by their gradient.
 ///
 /// ops::cross_entropy_into_gradient() of the whole logits, without ever having them.
-/// @param logits      [.., columns], those of the tokens of `vocabulary`; columns behind these are
+/// @param logits      [.., columns], those of the tokens of `vocabulary`; columns after these are
 /// padding: they are not looked at, and their gradient is 0.
 /// @param targets     [..] of i32, the same on every rank; each is in some rank's vocabulary, or
 /// ops::kNoTarget: the token has no loss, and its gradient is 0.

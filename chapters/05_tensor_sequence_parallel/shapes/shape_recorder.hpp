@@ -62,7 +62,7 @@ struct RecordedStep {
   bool operator==(const RecordedStep&) const = default;
 };
 
-/// What counts on while parts run: entries of a tape, for example.
+/// What counts while parts run: entries of a tape, for example.
 using PartClock = std::function<std::size_t()>;
 
 /// @brief Wraps a factory so that the parts it makes write down their shapes each time they run.
