@@ -29,6 +29,10 @@ Narrow.
 <!-- also: ranks -->
 A process.
 
+### ZeRO
+
+States in shards.
+
 ## Symbols
 
 | symbol | meaning | chapters |
@@ -59,6 +63,9 @@ class LinkTest(unittest.TestCase):
     def test_headings_code_and_links_are_left_alone(self):
         text = "## The rank\n\n`rank` and [a rank](x.md), `all-reduce`.\n\n```cpp\nint rank;\n```\n\nAnd ranks."
         self.assertEqual(self.links(text), [("rank", "ranks")])
+
+    def test_names_with_capitals_are_other_words_without(self):
+        self.assertEqual(self.links("Zero, and Rank by ZeRO."), [("rank", "Rank"), ("zero", "ZeRO")])
 
     def test_parts_of_words_are_no_uses(self):
         self.assertEqual(self.links("Franks, rank-major, high-rank, all-reduced."), [])
@@ -98,7 +105,8 @@ class OurGlossaryTest(unittest.TestCase):
         text = re.sub(r"(?s)<(a|code|pre|math|h[1-4]|th|summary)\b.*?</\1>", " ", html)
         for form, entry in self.glossary.words.items():
             if entry.anchor not in anchors:
-                found = re.search(rf"(?i)(?<![\w-]){re.escape(form)}(?![\w]|-\w)", re.sub("<[^>]*>", "|", text))
+                case = "" if form[1:] != form[1:].lower() else "(?i)"
+                found = re.search(rf"{case}(?<![\w-]){re.escape(form)}(?![\w]|-\w)", re.sub("<[^>]*>", "|", text))
                 longer = any(form in other and other != form for other in self.glossary.words)
                 self.assertTrue(longer or not found, f"'{form}' is used and not linked")
 

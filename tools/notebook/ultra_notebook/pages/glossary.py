@@ -31,7 +31,7 @@ class Glossary:
     """All entries by the forms in which a text may hold them."""
 
     words: dict[str, Entry] = field(default_factory=dict)
-    """By their forms in small letters."""
+    """By their forms: in small letters, unless one has capitals behind its first letter (ZeRO is not zero)."""
     symbols: dict[str, Entry] = field(default_factory=dict)
 
 
@@ -50,9 +50,13 @@ def parse_glossary(text: str) -> Glossary:
     for name, also, meaning in WORD.findall(text):
         entry = Entry(name, _anchor(name), " ".join(meaning.split()))
         for form in filter(None, (name, *map(str.strip, also.split(",")))):
-            words[form.lower()] = entry
+            words[form if _has_capitals(form) else form.lower()] = entry
     symbols = {latex: Entry(latex, anchor, meaning) for anchor, latex, meaning in SYMBOL.findall(text)}
     return Glossary(words, symbols)
+
+
+def _has_capitals(form: str) -> bool:
+    return form[1:] != form[1:].lower()
 
 
 def _anchor(name: str) -> str:
@@ -67,8 +71,13 @@ class TermLinker:
         self._glossary = glossary
         self.linked: set[str] = set()
         forms = sorted(glossary.words, key=len, reverse=True)
-        pattern = "|".join(r"\s+".join(map(re.escape, form.split())) for form in forms) or r"(?!)"
+        pattern = "|".join(map(self._pattern_of, forms)) or r"(?!)"
         self._pattern = re.compile(rf"(?<![\w-])({pattern})(?![\w]|-\w)", re.IGNORECASE)
+
+    @staticmethod
+    def _pattern_of(form: str) -> str:
+        words = r"\s+".join(map(re.escape, form.split()))
+        return f"(?-i:{words})" if _has_capitals(form) else words
 
     def link_words(self, html: str) -> str:
         """The HTML of a piece of prose, with links to the glossary in it."""
@@ -98,7 +107,8 @@ class TermLinker:
             closed.append(name)
 
     def _link(self, match: re.Match) -> str:
-        entry = self._glossary.words[" ".join(match[1].lower().split())]
+        form = " ".join(match[1].split())
+        entry = self._glossary.words.get(form) or self._glossary.words[form.lower()]
         if entry.anchor in self.linked:
             return match[0]
         self.linked.add(entry.anchor)
