@@ -13,8 +13,8 @@ using namespace simt;
 constexpr int kBlockColumns = 32;
 constexpr int kBlockRows = 8;
 
-// T is the factors' type, Sum the type in which sums are kept.
-template <typename T, typename Sum>
+// T is the factors' type, Sum the type in which sums are kept; levels are the tree's.
+template <typename T, typename Sum, int levels>
 __global__ void matmul_kernel(Matmul of, unsigned blocks_of_row) {
   const std::size_t column = std::size_t{blockIdx.x % blocks_of_row} * kBlockColumns + threadIdx.x;
   const std::size_t row = std::size_t{blockIdx.x / blocks_of_row} * kBlockRows + threadIdx.y;
@@ -23,7 +23,7 @@ __global__ void matmul_kernel(Matmul of, unsigned blocks_of_row) {
   }
   const T* a = static_cast<const T*>(of.a.data) + row * of.a_steps.row;
   const T* b = static_cast<const T*>(of.b.data) + column * of.b_steps.column;
-  Nodes<Sum> nodes;
+  Nodes<Sum, levels> nodes;
   for (std::size_t rest = of.depth; rest > 0;) {
     const std::size_t terms = rest < of.leaf ? rest : of.leaf;
     Sum leaf = 0;
@@ -48,7 +48,7 @@ __global__ void matmul_kernel(Matmul of, unsigned blocks_of_row) {
 template <typename T, typename Sum>
 void multiply(const Matmul& of, const Queue& queue) {
   const unsigned blocks_of_row = ceil_div(of.columns, kBlockColumns);
-  launch(matmul_kernel<T, Sum>,
+  launch(of.leaf == kOneLeaf ? matmul_kernel<T, Sum, 1> : matmul_kernel<T, Sum, kMostLevels>,
          {.name = "matmul",
           .grid = {.x = blocks_of_row * ceil_div(of.rows, kBlockRows)},
           .block = {.x = kBlockColumns, .y = kBlockRows},

@@ -12,33 +12,46 @@ namespace ultra::kernels::generic {
 namespace {
 
 /// @brief Levels of the largest tree.
-constexpr int kMostLevels = 32;
+constexpr int kMostLevels = 24;
 
 /// @brief Adds up a thread's nodes in the order of their places, as a binary counter counts: it keeps one
-/// for each 1 among the bits of their number.
-template <typename T>
+/// for each 1 among the bits of their number. All places are known when it is compiled, for the sake of
+/// registers.
+/// @tparam levels  kMostLevels, or 1 for a sum of one leaf.
+template <typename T, int levels>
 class Nodes {
  public:
   /// @brief The next node.
   __device__ __forceinline__ void add(T node) {
-    for (unsigned bits = count_++; (bits & 1U) != 0; bits >>= 1U) {
-      node = kept_[--top_] + node;
+    bool is_kept = false;
+#pragma unroll
+    for (int level = 0; level < levels; ++level) {
+      if (!is_kept && (count_ >> level & 1U) != 0) {
+        node = kept_[level] + node;
+      } else if (!is_kept) {
+        kept_[level] = node;
+        is_kept = true;
+      }
     }
-    kept_[top_++] = node;
+    ++count_;
   }
   /// @brief The sum of all; 0 of none.
-  __device__ __forceinline__ T take() {
-    T node = top_ == 0 ? T(0) : kept_[--top_];
-    while (top_ > 0) {
-      node = kept_[--top_] + node;
+  __device__ __forceinline__ T take() const {
+    T node = 0;
+    bool is_first = true;
+#pragma unroll
+    for (int level = 0; level < levels; ++level) {
+      if ((count_ >> level & 1U) != 0) {
+        node = is_first ? kept_[level] : kept_[level] + node;
+        is_first = false;
+      }
     }
     return node;
   }
 
  private:
-  T kept_[kMostLevels];
+  T kept_[levels] = {};
   unsigned count_ = 0;
-  int top_ = 0;
 };
 
 /// @brief The sum over the lanes of a warp, in every lane: neighbours, then neighbouring pairs, and so on.

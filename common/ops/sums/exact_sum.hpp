@@ -2,7 +2,9 @@
 /// @file
 /// ExactSum: a sum of f64 numbers without rounding, whatever their order and whoever adds them.
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -29,7 +31,7 @@ class ExactSum {
   explicit ExactSum(std::span<const double> digits);
 
   /// @brief Adds a number.
-  void add(double term) { sum_.add(term); }
+  void add(double term);
 
   /// @brief Writes the digits, or adds them to others, which must not be added to more than 2^20 times.
   /// @param digits  [kDigits].
@@ -39,7 +41,10 @@ class ExactSum {
   [[nodiscard]] double value();
 
  private:
-  kernels::generic::ExactDigits sum_;
+  void carry();
+
+  std::array<std::int64_t, kDigits> digits_{};
+  std::size_t added_ = 0;  // since the last carry
 };
 
 /// @brief How many f64 numbers a sum takes that a device's operations add to: ExactSum::kDigits where all

@@ -85,21 +85,30 @@ __global__ void __launch_bounds__(kSumThreads)
   }
 }
 
-// The digits of a block's terms.
+// The digits of a block's terms; each thread's own are in shared memory, a thread's beside its neighbour's.
 template <typename T, bool squares>
 __global__ void __launch_bounds__(kThreads)
     exact_digits_kernel(std::int64_t* partials, const T* __restrict__ x, std::size_t count) {
   __shared__ std::int64_t of_warps[2][kMostWarps];
-  ExactDigits own;
-  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
-  std::size_t index = global_thread();
-  for (; index < count; index += threads) {
-    const double term = widen(ldg(&x[index]));
-    own.add(squares ? term * term : term);
-  }
-  own.carry();
+  std::int64_t* const own = dynamic_shared<std::int64_t>() + threadIdx.x;
   for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
-    const std::int64_t digit = block_sum(own.digits[i], of_warps[i % 2]);
+    sts(&own[i * blockDim.x], std::int64_t{0});
+  }
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t index = global_thread(); index < count; index += threads) {
+    const double number = widen(ldg(&x[index]));
+    const ExactDigits::Term term = ExactDigits::term_of(squares ? number * number : number);
+#pragma unroll
+    for (int i = 0; i < ExactDigits::kOfTerm; ++i) {
+      std::int64_t* const digit = &own[(term.place + i) * blockDim.x];
+      const std::int64_t before = lds(digit);
+      sts(digit, before + term.parts[i]);
+    }
+  }
+  std::int64_t up = 0;
+  for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
+    std::int64_t digit = block_sum(lds(&own[i * blockDim.x]), of_warps[i % 2]) + up;
+    up = ExactDigits::carry(i, digit);
     if (threadIdx.x == 0) {
       stg(&partials[blockIdx.x * ExactDigits::kCount + i], digit);
     }
@@ -110,35 +119,35 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void join_digits_kernel(double* sum, const std::int64_t* partials, std::size_t blocks,
                                    Write write) {
   __shared__ std::int64_t joined[ExactDigits::kCount];
-  std::int64_t digit = 0;
-  for (std::size_t block = 0; threadIdx.x < ExactDigits::kCount && block < blocks; ++block) {
-    digit += ldg(&partials[block * ExactDigits::kCount + threadIdx.x]);
-  }
   if (threadIdx.x < ExactDigits::kCount) {
+    std::int64_t digit = 0;
+    for (std::size_t block = 0; block < blocks; ++block) {
+      digit += ldg(&partials[block * ExactDigits::kCount + threadIdx.x]);
+    }
     sts(&joined[threadIdx.x], digit);
   }
   __syncwarp();  // else lane 0 carries what is not there yet
   if (threadIdx.x != 0) {
     return;
   }
-  ExactDigits all;
+  std::int64_t up = 0;
   for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
-    all.digits[i] = lds(&joined[i]);
-  }
-  all.carry();
-  for (std::size_t i = 0; i < ExactDigits::kCount; ++i) {
+    std::int64_t digit = lds(&joined[i]) + up;
+    up = ExactDigits::carry(i, digit);
     const double before = write == Write::kAdd ? ldg(&sum[i]) : 0.0;
-    stg(&sum[i], before + static_cast<double>(all.digits[i]));
+    stg(&sum[i], before + static_cast<double>(digit));
   }
 }
 
 template <typename T>
 void launch_digits(std::int64_t* partials, const void* data, std::size_t count, Terms terms,
                    const Queue& queue) {
+  const unsigned threads = threads_for(count, kThreads);
   launch(terms == Terms::kSquares ? exact_digits_kernel<T, true> : exact_digits_kernel<T, false>,
          {.name = "exact_digits",
           .grid = {.x = static_cast<unsigned>(partial_sums(count))},
-          .block = {.x = threads_for(count, kThreads)},
+          .block = {.x = threads},
+          .shared_bytes = threads * ExactDigits::kCount * sizeof(std::int64_t),
           .queue = queue},
          partials, static_cast<const T*>(data), count);
 }

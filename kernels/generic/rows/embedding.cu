@@ -57,7 +57,7 @@ __global__ void occurrences_kernel(Embedding of, std::int32_t* next, std::int32_
   stg(&is_first[token], before == token ? 1 : 0);
 }
 
-template <typename T>
+template <typename T, int levels>
 __global__ void add_rows_kernel(Embedding of, Target d_part, Source d_output,
                                 const std::int32_t* next, const std::int32_t* is_first,
                                 std::size_t count) {
@@ -73,8 +73,8 @@ __global__ void add_rows_kernel(Embedding of, Target d_part, Source d_output,
   }
   const std::size_t own = row.index * of.hidden + column;
   const T before = load<T>(d_part, own);
-  T sum = of.leaf == kOneLeaf ? before : T(0);
-  Nodes<T> nodes;
+  T sum = levels == 1 ? before : T(0);
+  Nodes<T, levels> nodes;
   std::size_t leaf = 0;
   while (token != kNone) {
     for (; leaf < static_cast<std::size_t>(token) / of.leaf; ++leaf) {
@@ -86,7 +86,7 @@ __global__ void add_rows_kernel(Embedding of, Target d_part, Source d_output,
   }
   nodes.add(sum);
   sum = nodes.take();
-  store(d_part, own, of.leaf == kOneLeaf ? sum : before + sum);
+  store(d_part, own, levels == 1 ? sum : before + sum);
 }
 
 }  // namespace
@@ -105,8 +105,13 @@ void embedding_backward<kExecutor>(const Embedding& of, const Target& d_part,
   const std::size_t count = of.tokens * of.hidden;
   std::int32_t* const is_first = scratch + of.tokens;
   launch_each(occurrences_kernel, "embedding_occurrences", of.tokens, queue, of, scratch, is_first);
-  launch_each(sums_in_f64(d_part.number) ? add_rows_kernel<double> : add_rows_kernel<float>,
-              "embedding_backward", count, queue, of, d_part, d_output, scratch, is_first, count);
+  const bool is_wide = sums_in_f64(d_part.number);
+  const auto add = of.leaf == kOneLeaf
+                       ? is_wide ? add_rows_kernel<double, 1> : add_rows_kernel<float, 1>
+                   : is_wide ? add_rows_kernel<double, kMostLevels>
+                             : add_rows_kernel<float, kMostLevels>;
+  launch_each(add, "embedding_backward", count, queue, of, d_part, d_output, scratch, is_first,
+              count);
 }
 
 }  // namespace ultra::kernels::generic

@@ -39,7 +39,7 @@ __global__ void highest_kernel(PartOfLogits part, Target highest) {
 // Lanes have neighbouring leaves, of which 32 are a node.
 template <typename T>
 __device__ __forceinline__ T tree_of_row(const PartOfLogits& part, std::size_t begin) {
-  Nodes<T> nodes;
+  Nodes<T, kMostLevels> nodes;
   for (std::size_t first = 0; first < part.vocab; first += 32 * part.leaf) {
     T leaf = 0;
     const std::size_t own = first + threadIdx.x % 32 * part.leaf;
@@ -51,7 +51,7 @@ __device__ __forceinline__ T tree_of_row(const PartOfLogits& part, std::size_t b
   return nodes.take();
 }
 
-template <typename T>
+template <typename T, bool by_tree>
 __global__ void exponentials_kernel(PartOfLogits part, Source highest, Target sums) {
   const std::size_t row = row_of_warp();
   if (row >= part.rows) {
@@ -72,11 +72,11 @@ __global__ void exponentials_kernel(PartOfLogits part, Source highest, Target su
     own += term;
   }
   T sum = 0;
-  if (part.leaf == kOneLeaf) {
-    sum = warp_sum(own);
-  } else {
+  if constexpr (by_tree) {
     __syncwarp();  // a leaf's exponentials are other lanes'
     sum = tree_of_row<T>(part, begin);
+  } else {
+    sum = warp_sum(own);
   }
   if (lane == 0) {
     store(sums, row, sum);
@@ -124,8 +124,11 @@ void highest_of_rows<kExecutor>(const PartOfLogits& part, const Target& highest,
 template <>
 void exponentials_of_rows<kExecutor>(const PartOfLogits& part, const Source& highest,
                                      const Target& sums, const Queue& queue) {
-  const auto kernel =
-      sums_in_f64(part.logits.number) ? exponentials_kernel<double> : exponentials_kernel<float>;
+  const bool is_wide = sums_in_f64(part.logits.number);
+  const auto kernel = part.leaf == kOneLeaf ? is_wide ? exponentials_kernel<double, false>
+                                                      : exponentials_kernel<float, false>
+                      : is_wide ? exponentials_kernel<double, true>
+                                            : exponentials_kernel<float, true>;
   launch_rows(kernel, "exponentials_of_rows", part.rows, queue, part, highest, sums);
 }
 

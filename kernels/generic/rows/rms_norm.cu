@@ -72,23 +72,23 @@ __global__ void parts_kernel(RmsNormBackward of, std::size_t parts, std::size_t 
   stg(static_cast<T*>(of.scratch) + thread, sum);
 }
 
-template <typename T>
+template <typename T, int levels>
 __global__ void weight_kernel(RmsNormBackward of, std::size_t parts) {
   const std::size_t column = global_thread();
   if (column >= of.hidden) {
     return;
   }
   T sum = of.write == Write::kAdd ? load<T>(of.d_weight, column) : T(0);
-  Nodes<T> nodes;
+  Nodes<T, levels> nodes;
   for (std::size_t part = 0; part < parts; ++part) {
     const T own = ldg(static_cast<const T*>(of.scratch) + part * of.hidden + column);
-    if (of.leaf == kOneLeaf) {
+    if constexpr (levels == 1) {
       sum += own;
     } else {
       nodes.add(own);
     }
   }
-  store(of.d_weight, column, of.leaf == kOneLeaf ? sum : sum + nodes.take());
+  store(of.d_weight, column, levels == 1 ? sum : sum + nodes.take());
 }
 
 template <typename T>
@@ -97,7 +97,8 @@ void differentiate(const RmsNormBackward& of, const Queue& queue) {
   launch_rows(rows_backward_kernel<T>, "rms_norm_backward_rows", of.rows, queue, of);
   launch_each(parts_kernel<T>, "rms_norm_backward_parts", parts * of.hidden, queue, of, parts,
               of.leaf == kOneLeaf ? (of.rows + parts - 1) / parts : of.leaf);
-  launch_each(weight_kernel<T>, "rms_norm_backward_weight", of.hidden, queue, of, parts);
+  launch_each(of.leaf == kOneLeaf ? weight_kernel<T, 1> : weight_kernel<T, kMostLevels>,
+              "rms_norm_backward_weight", of.hidden, queue, of, parts);
 }
 
 }  // namespace
