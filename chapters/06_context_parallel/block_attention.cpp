@@ -56,10 +56,31 @@ void add_part(const ops::AttentionResult& into, const ops::AttentionResult& part
   merge_attention(into, part);
 }
 
+/// A range so many tokens earlier; what would lie before the sequence is left out.
+Range earlier(Range range, std::size_t tokens) {
+  return {range.begin - std::min(range.begin, tokens), range.end - std::min(range.end, tokens)};
+}
+
+/// Pairs of a query and a key at or before it.
+std::size_t causal_pairs(Range queries, Range keys) {
+  // Of all queries before `end` with keys from `key` on: a triangle.
+  const auto from = [](std::size_t key, std::size_t end) {
+    const std::size_t side = end - std::min(key, end);
+    return side * (side + 1) / 2;
+  };
+  return from(keys.begin, queries.end) - from(keys.begin, queries.begin) -
+         (from(keys.end, queries.end) - from(keys.end, queries.begin));
+}
+
 }  // namespace
 
 std::size_t seen_pairs(Range queries, Range keys, const SequenceMask& mask) {
   const Range real = mask.real(queries);
+  if (mask.document_begins.empty()) {
+    // Hidden by a window is what queries a window earlier saw.
+    const std::size_t hides = mask.window == 0 ? real.end : mask.window;
+    return causal_pairs(real, keys) - causal_pairs(earlier(real, hides), keys);
+  }
   std::size_t pairs = 0;
   for (std::size_t query = real.begin; query < real.end; ++query) {
     const std::size_t begin = std::max(keys.begin, mask.begin_of(query));

@@ -62,12 +62,15 @@ void rope_into(const Tensor& x, const RopeTable& table, std::span<const std::int
         "rope: expected contiguous [batch, {}, heads, {}] of {}, found {} of {}", positions.size(),
         2 * half, to_string(table.cosines().dtype()), x.shape().str(), to_string(x.dtype())));
   }
-  const auto is_outside = [&](std::int32_t position) {
-    return static_cast<std::uint32_t>(position) >= num_positions;  // negative ones are large then
+  const auto as_unsigned = [](std::int32_t position) {
+    return static_cast<std::uint32_t>(position);  // negative ones are large then
   };
-  bool any = false;  // without a branch for each
-  for (const std::int32_t position : positions) any |= is_outside(position);
-  if (any) {
+  const auto is_outside = [&](std::int32_t position) {
+    return as_unsigned(position) >= num_positions;
+  };
+  std::uint32_t largest = 0;  // without a branch for each
+  for (const std::int32_t position : positions) largest = std::max(largest, as_unsigned(position));
+  if (!positions.empty() && largest >= num_positions) {
     throw ShapeError(fmt::format("rope: position {} is outside of the table's [0, {})",
                                  *std::ranges::find_if(positions, is_outside), num_positions));
   }

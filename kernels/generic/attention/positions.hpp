@@ -25,20 +25,20 @@ struct Positions {
 
 /// @brief The row behind the run that begins at a row: blocks of rows are compared at once.
 constexpr std::size_t end_of_run(std::span<const std::int32_t> positions, std::size_t row) {
-  constexpr std::size_t kBlock = 64;
-  const int offset = positions[row] - static_cast<int>(row);
-  const auto differs = [&](std::size_t i) { return positions[i] - static_cast<int>(i) != offset; };
-  for (; row + kBlock <= positions.size(); row += kBlock) {
-    bool any = false;
-    for (std::size_t i = 0; i < kBlock; ++i) {
-      any |= differs(row + i);
+  constexpr std::uint32_t kBlock = 64;
+  const auto at = [&](std::size_t i) { return static_cast<std::uint32_t>(positions[i]); };
+  std::uint32_t next = at(row);
+  for (; row + kBlock <= positions.size(); row += kBlock, next += kBlock) {
+    std::uint32_t differences = 0;  // of integers, which compilers compare in vectors
+    for (std::uint32_t i = 0; i < kBlock; ++i) {
+      differences |= at(row + i) ^ (next + i);
     }
-    if (any) {
+    if (differences != 0) {
       break;
     }
   }
-  while (row < positions.size() && !differs(row)) {
-    ++row;
+  for (; row < positions.size() && at(row) == next; ++row) {
+    ++next;
   }
   return row;
 }
