@@ -1,5 +1,6 @@
 """./workbook itself: commands, failures, the comparison table, and the whole test run of a toy."""
 
+import functools
 import json
 import os
 import pathlib
@@ -10,7 +11,17 @@ import unittest
 from toy_workbook import SOURCE, ToyTest, ToyWorkbook
 
 
+@functools.cache
+def shared_toy():
+    """The toy of the tests that do not ask what a new one lacks."""
+    return ToyWorkbook()
+
+
 class FrontDoor(ToyTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.toy = shared_toy()
+
     def test_help_names_every_command(self):
         commands = ("run", "test", "check", "hint", "diff", "status", "reset", "answer", "mend",
                     "bug", "notebook", "setup", "doctor", "bench", "docs", "format",
@@ -154,17 +165,16 @@ class FrontDoor(ToyTest):
         self.assertIn("loss 3", output)
 
 
-class Switches(unittest.TestCase):
+class Switches(ToyTest):
     """A build has what has been asked for, and keeps it."""
 
-    def on(self, toy):
-        cache = toy.read("build/release/CMakeCache.txt")
+    def on(self):
+        cache = self.toy.read("build/release/CMakeCache.txt")
         return {name for name in ("DEVICES", "LADDERS", "TESTS", "MISTAKES")
                 if f"ULTRA_{name}:BOOL=ON" in cache}
 
     def test_each_command_turns_on_what_it_needs(self):
-        toy = ToyWorkbook()
-        toy.solve("add")
+        self.toy.solve("add")
         for arguments, expected in (
                 (("run",), set()),
                 (("run", "01", "--device", "cpu"), set()),
@@ -172,14 +182,12 @@ class Switches(unittest.TestCase):
                 (("run", "01"), {"DEVICES"}),
                 (("check", "01.1"), {"DEVICES", "LADDERS", "TESTS"})):
             with self.subTest(arguments):
-                toy.workbook(*arguments)
-                self.assertEqual(self.on(toy), expected)
+                self.toy.workbook(*arguments)
+                self.assertEqual(self.on(), expected)
 
     def test_a_build_in_the_background_ends_with_the_training_that_fails(self):
-        toy = ToyWorkbook()
-        toy.write("chapters/01_toy/main.cpp", "int main() { return 9; }\n")
-        code, output = toy.workbook("run")
-        self.assertEqual(code, 9, output)
+        self.toy.write("chapters/01_toy/main.cpp", "int main() { return 9; }\n")
+        output = self.workbook("run", code=9)
         self.assertNotIn("every technique", output)
 
 
@@ -187,9 +195,10 @@ class Progress(unittest.TestCase):
     """How far a build is, from its log."""
 
     def said(self, log):
-        toy = ToyWorkbook()
-        toy.write("log", log)
-        script = "source tools/front/terminal.sh; step_progress log 30"
+        toy = shared_toy()
+        (toy.root / "build").mkdir(exist_ok=True)
+        toy.write("build/log", log)
+        script = "source tools/front/terminal.sh; step_progress build/log 30"
         return toy.run("bash", "-c", script)[1].strip()
 
     def test_counts_and_the_time_that_is_left(self):
@@ -204,7 +213,7 @@ class TestsOfAChapter(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.toy = ToyWorkbook()
+        cls.toy = shared_toy()
         cls.toy.workbook("run", "01")
         cls.toy.run("cmake", "build/release", "-DULTRA_MISTAKES=ON")
 

@@ -69,31 +69,20 @@ class RunnerTest(unittest.TestCase):
     def setUp(self):
         self.project = toy_project()
 
-    def run_chapter(self, text):
-        self.file = self.project.write_chapter(text)
+    def run_chapter(self, text, name="01_toy"):
+        self.file = self.project.write_chapter(text, name)
         done = self.project.run_chapters(self.file)[0]
-        report = xml.parse(self.project.output / "01_toy.xml").getroot()
+        report = xml.parse(self.project.output / f"{name.replace('/', '.')}.xml").getroot()
         return done, report
 
     def test_good_chapters_at_the_same_time(self):
-        files = [self.project.write_chapter(GOOD, name) for name in ("01_toy", "02_toy")]
-        for name, done in zip(("01_toy", "02_toy"), self.project.run_chapters(*files)):
+        files = [self.project.write_chapter(GOOD, name) for name in ("01_toy", "01_toy/room")]
+        self.addCleanup(files[1].unlink)
+        for name, done in zip(("01_toy", "01_toy.room"), self.project.run_chapters(*files)):
             with self.subTest(name):
                 self.assertEqual(done.returncode, 0, done.stdout)
                 self.assertIn(f"{name}: 4 of 4 cells passed", done.stdout)
                 self.check_written_files(name)
-
-    def test_a_room_has_a_notebook_of_its_own(self):
-        file = self.project.write_chapter(BAD_CPP, "01_toy/room")
-        self.addCleanup(file.unlink)
-        done = self.project.run_chapters(file)[0]
-        self.assertEqual(done.returncode, 1)
-        self.assertIn(f"room.md:{line_of(file, 'EXPECT_EQ')}: Expected equality", done.stdout)
-        self.assertIn("01_toy.room: 1 of 3 cells passed", done.stdout)
-        self.project.write_chapter(GOOD, "01_toy/room")
-        done = self.project.run_chapters(file)[0]
-        self.assertEqual(done.returncode, 0, done.stdout)
-        self.check_written_files("01_toy.room")
 
     def test_each_notebook_is_a_test_of_the_build(self):
         file = self.project.write_chapter(GOOD, "01_toy/room")
@@ -117,17 +106,25 @@ picture("line")
 assert True
 ```
 """
+        another = """
+![The line once more.](figures/more.svg)
+
+```python
+plt.plot([1, 2, 3])
+picture("more")
+```
+"""
         file = self.project.write_chapter(text.replace("HEIGHT", "3"))
-        figures = file.parent / "figures"
-        self.addCleanup(shutil.rmtree, figures, ignore_errors=True)
-        done = self.project.run_chapters(file)[0]
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("01_toy.md:1: figures/line.svg is not there", done.stdout)
+        self.addCleanup(shutil.rmtree, file.parent / "figures", ignore_errors=True)
         written = self.project.run_chapters(file, options=["--write-pictures"])[0]
         self.assertEqual(written.returncode, 0, written.stdout)
         self.assertIn("figures/line.svg", written.stdout)
-        file = self.project.write_chapter(text.replace("HEIGHT", "4"))
-        self.assertIn("line.svg shows other data than the run", self.project.run_chapters(file)[0].stdout)
+        file = self.project.write_chapter(text.replace("HEIGHT", "4") + another)
+        done = self.project.run_chapters(file)[0]
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, "01_toy.md:1: figures/(line.svg shows other data|more.svg is not there)")
+        for fault in ("line.svg shows other data than the run", "figures/more.svg is not there"):
+            self.assertIn(fault, done.stdout)
         page = (self.project.output / "01_toy.html").read_text(encoding="utf-8")
         self.assertEqual(page.count('alt="A line that rises."'), 1)
 
@@ -145,9 +142,11 @@ assert True
         self.assertEqual(notebook["cells"][1]["outputs"][0]["text"], ["hello from C++\n"])
 
     def test_failed_expectation(self):
-        done, report = self.run_chapter(BAD_CPP)
-        place = f"01_toy.md:{line_of(self.file, 'EXPECT_EQ')}: Expected equality"
+        done, report = self.run_chapter(BAD_CPP, "01_toy/room")
+        self.addCleanup(self.file.unlink)
+        place = f"room.md:{line_of(self.file, 'EXPECT_EQ')}: Expected equality"
         self.assertEqual(done.returncode, 1)
+        self.assertIn("01_toy.room: 1 of 3 cells passed", done.stdout)
         self.assertIn(place, done.stdout)
         self.assertEqual((report.get("failures"), report.get("skipped")), ("1", "1"))
         failure = report.findall("testcase")[2].find("failure")
