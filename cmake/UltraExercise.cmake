@@ -97,6 +97,8 @@ function(ultra_exercise_main_library)
     add_library(ultra_exercise_main OBJECT ${CMAKE_SOURCE_DIR}/tests/support/exercise_main.cpp)
     target_link_libraries(ultra_exercise_main
       PUBLIC ultra_options GTest::gmock PRIVATE ultra_warnings)
+    ultra_compile_quickly(ultra_exercise_main)
+    ultra_precompile(ultra_exercise_main test)
   endif()
 endfunction()
 

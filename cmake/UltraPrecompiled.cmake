@@ -9,13 +9,18 @@
 # nlohmann/json nor CLI11: GCC instantiates a precompiled header's pending templates in every source,
 # and theirs cost more than they save. A source still includes all that it uses: the preset tsan has
 # no precompiled headers (CMAKE_DISABLE_PRECOMPILE_HEADERS) and shows an include that is missing.
-set(ULTRA_PRECOMPILED_LIBRARY
-  <algorithm> <array> <atomic> <bit> <chrono> <cmath> <condition_variable> <cstddef> <cstdint>
-  <cstring> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <span> <stdexcept>
-  <string> <string_view> <thread> <utility> <vector> <fmt/format.h>)
-set(ULTRA_PRECOMPILED_TEST ${ULTRA_PRECOMPILED_LIBRARY}
-  <deque> <filesystem> <fstream> <random> <ranges> <set> <sstream> <tuple> <unordered_map> <variant>
-  <fmt/ranges.h> <gmock/gmock.h> <gtest/gtest.h>)
+# A small workbook has lists of its own (tests/tools/toy_workbook.py).
+if(NOT DEFINED ULTRA_PRECOMPILED_LIBRARY)
+  set(ULTRA_PRECOMPILED_LIBRARY
+    <algorithm> <array> <atomic> <bit> <chrono> <cmath> <condition_variable> <cstddef> <cstdint>
+    <cstring> <functional> <limits> <map> <memory> <mutex> <numeric> <optional> <span> <stdexcept>
+    <string> <string_view> <thread> <utility> <vector> <fmt/format.h>)
+endif()
+if(NOT DEFINED ULTRA_PRECOMPILED_TEST)
+  set(ULTRA_PRECOMPILED_TEST ${ULTRA_PRECOMPILED_LIBRARY}
+    <deque> <filesystem> <fstream> <random> <ranges> <set> <sstream> <tuple> <unordered_map> <variant>
+    <fmt/ranges.h> <gmock/gmock.h> <gtest/gtest.h>)
+endif()
 
 # ccache takes precompiled headers only when it is told that no header depends on the time.
 if(ULTRA_CCACHE)

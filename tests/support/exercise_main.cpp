@@ -6,7 +6,6 @@
 // A case counts as "not written" when NotWritten, thrown by a stub, is what made it fail; a run in
 // which another case failed for another reason has failed, because that is what to look at.
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -73,7 +72,7 @@ ExitCode outcome(const testing::UnitTest& unit_test, const OutcomeListener& list
 }  // namespace ultra::exercise
 
 int main(int argc, char** argv) {
-  testing::InitGoogleMock(&argc, argv);
+  testing::InitGoogleTest(&argc, argv);
   // What loads a mistaken copy of the file says so (tools/mistakes.py).
   const char* const change = std::getenv("ULTRA_TESTED_CHANGE");
   std::printf("Tested file: %s%s%s\n", ultra::exercise::kTestedFile, change ? " with " : "",

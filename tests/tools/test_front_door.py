@@ -1,6 +1,5 @@
 """./workbook itself: commands, failures, the comparison table, and the whole test run of a toy."""
 
-import functools
 import json
 import os
 import pathlib
@@ -8,20 +7,10 @@ import shutil
 import tempfile
 import unittest
 
-from toy_workbook import SOURCE, ToyTest, ToyWorkbook
-
-
-@functools.cache
-def shared_toy():
-    """The toy of the tests that do not ask what a new one lacks."""
-    return ToyWorkbook()
+from toy_workbook import SOURCE, ToyTest, ToyWorkbook, shared_toy
 
 
 class FrontDoor(ToyTest):
-    @classmethod
-    def setUpClass(cls):
-        cls.toy = shared_toy()
-
     def test_help_names_every_command(self):
         commands = ("run", "test", "check", "hint", "diff", "status", "reset", "answer", "mend",
                     "bug", "notebook", "setup", "doctor", "bench", "docs", "format",
@@ -168,6 +157,10 @@ class FrontDoor(ToyTest):
 class Switches(ToyTest):
     """A build has what has been asked for, and keeps it."""
 
+    @classmethod
+    def setUpClass(cls):
+        cls.toy = ToyWorkbook()  # of which nothing is built
+
     def on(self):
         cache = self.toy.read("build/release/CMakeCache.txt")
         return {name for name in ("DEVICES", "LADDERS", "TESTS", "MISTAKES")
@@ -208,17 +201,14 @@ class Progress(unittest.TestCase):
         self.assertEqual(self.said(""), "")
 
 
-class TestsOfAChapter(unittest.TestCase):
+class TestsOfAChapter(ToyTest):
     """What ctest says of solutions, stubs and mistakes; apart from format and docs."""
 
     @classmethod
     def setUpClass(cls):
-        cls.toy = shared_toy()
+        super().setUpClass()
         cls.toy.workbook("run", "01")
         cls.toy.run("cmake", "build/release", "-DULTRA_MISTAKES=ON")
-
-    def setUp(self):
-        self.toy.git("checkout", "--quiet", ".")
 
     def ctest(self, label, environment=None):
         """Builds what the label's tests need and runs them; (exit code, output)."""
