@@ -33,6 +33,27 @@ std::vector<train::OwnedPiece> owned_pieces(const std::vector<ParameterGroup>& g
   return pieces;
 }
 
+std::vector<train::OwnedPiece> frozen_pieces(const std::vector<ParameterGroup>& units,
+                                             const ShardGroups& ranks) {
+  std::vector<train::OwnedPiece> pieces = owned_pieces(units, ranks);
+  std::erase_if(pieces,
+                [](const train::OwnedPiece& piece) { return !piece.parameter->is_frozen(); });
+  return pieces;
+}
+
+std::vector<PieceSite> weight_sites(const std::vector<ParameterGroup>& units, int rank) {
+  std::vector<PieceSite> trained;
+  std::vector<PieceSite> frozen;
+  for (std::size_t unit = 0; unit < units.size(); ++unit) {
+    for (const Piece& piece : units[unit].pieces(rank)) {
+      const bool is_frozen = units[unit].parameters[piece.tensor]->is_frozen();
+      (is_frozen ? frozen : trained).push_back({.group = unit, .elements = piece.place});
+    }
+  }
+  trained.insert(trained.end(), frozen.begin(), frozen.end());
+  return trained;
+}
+
 std::vector<train::OwnedPiece> kept_as_wholes(const std::vector<nn::Parameter*>& parameters,
                                               const Communicator& dp) {
   std::vector<train::OwnedPiece> pieces;

@@ -59,6 +59,12 @@ struct ShardedScope {
   [[nodiscard]] static ShardedScope whole(nn::Model& model, train::StepSchedule schedule);
 };
 
+/// @brief Where a piece lies: in the shard of a group.
+struct PieceSite {
+  std::size_t group;  ///< its number
+  Range elements;     ///< of the rank's shard
+};
+
 /// @brief One rank's shards of a model, of which its parameters' values and gradients are views:
 /// what the three stages have in common.
 class ShardedModel : public train::ModelStates {
@@ -82,12 +88,6 @@ class ShardedModel : public train::ModelStates {
                std::vector<train::OwnedPiece> frozen, ShardGroups ranks,
                const OffloadSettings& offload);
 
-  /// @brief Where a piece lies: in the shard of a group.
-  struct PieceSite {
-    std::size_t group;  ///< its number
-    Range elements;     ///< of the rank's shard
-  };
-
   /// @brief Makes the initial weights, which every rank keeps; frozen ones each for itself.
   /// @param parameters  all of them.
   void keep_whole_weights(const std::vector<nn::Parameter*>& parameters);
@@ -110,6 +110,14 @@ class ShardedModel : public train::ModelStates {
 /// @brief What this rank owns of groups, and speaks for unless it has a copy of the first ones' shards.
 [[nodiscard]] std::vector<train::OwnedPiece> owned_pieces(const std::vector<ParameterGroup>& groups,
                                                           const ShardGroups& ranks);
+
+/// @brief Those of them that are frozen: ZeRO-3's units have them, too.
+[[nodiscard]] std::vector<train::OwnedPiece> frozen_pieces(const std::vector<ParameterGroup>& units,
+                                                           const ShardGroups& ranks);
+
+/// @brief By piece, where a rank's weights lie in units: first those that are trained, then the frozen ones.
+[[nodiscard]] std::vector<PieceSite> weight_sites(const std::vector<ParameterGroup>& units,
+                                                  int rank);
 
 /// @brief Parameters that every rank of `dp` keeps as wholes, and nobody updates: the first one saves them.
 [[nodiscard]] std::vector<train::OwnedPiece> kept_as_wholes(

@@ -1,7 +1,6 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "chapters/04_zero/offload/offloaded_unit.hpp"
 #include "chapters/04_zero/shards/gradient_shards.hpp"
@@ -9,62 +8,30 @@
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
-#include "common/base/errors.hpp"
 #include "common/train/weights/frozen_weights.hpp"
 
 namespace ultra::zero {
 namespace {
 
-/// A flat shard has pieces of all parameters of its unit, and would have to leave out some.
-std::vector<ParameterGroup> expect_one_kind(std::vector<ParameterGroup> units) {
-  for (const ParameterGroup& unit : units) {
-    const std::size_t frozen = train::frozen(unit.parameters).size();
-    if (unit.cut == ShardCut::kRows || frozen == 0 || frozen == unit.parameters.size()) continue;
-    throw ConfigError(
-        fmt::format("--freeze leaves {} with {} frozen parameters and {} that are trained, and a "
-                    "flat unit is all of "
-                    "one kind. Give --shards rows, which has each parameter for itself, or freeze "
-                    "all of the unit.",
-                    unit.name, frozen, unit.parameters.size() - frozen));
-  }
-  return units;
-}
-
-/// The shards of frozen parameters, of units of all kinds.
-std::vector<train::OwnedPiece> frozen_pieces(const std::vector<ParameterGroup>& units,
-                                             const ShardGroups& ranks) {
-  std::vector<train::OwnedPiece> pieces = owned_pieces(units, ranks);
-  std::erase_if(pieces,
-                [](const train::OwnedPiece& piece) { return !piece.parameter->is_frozen(); });
-  return pieces;
-}
-
 class Zero3 final : public ShardedModel {
  public:
-  Zero3(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings)
-      : Zero3(scope, ranks, settings,
-              expect_one_kind(groups_by_part(scope.chunks, scope.parameters, ranks.shards.size(),
-                                             settings.cut))) {}
-
   /// @param units  of all parameters; the groups of the model are those of gradients, and may be fewer.
   Zero3(const ShardedScope& scope, const ShardGroups& ranks, const ZeroSettings& settings,
-        const std::vector<ParameterGroup>& units)
-      : ShardedModel(scope,
-                     groups_by_part(scope.chunks, train::trained(scope.parameters),
-                                    ranks.shards.size(), settings.cut),
-                     frozen_pieces(units, ranks), ranks, settings.offload),
+        const std::vector<ParameterGroup>& units, std::vector<ParameterGroup> trained)
+      : ShardedModel(scope, std::move(trained), frozen_pieces(units, ranks), ranks,
+                     settings.offload),
         settings_(settings),
         chunks_(units_of_chunks(scope.chunks, units)),
         parts_(ranks, settings.plus_plus),
         units_(settings.offload.offloads_parameters()
                    ? offloaded_units(units, ranks.shards, *offloaded())
                    : parts_.units(units, settings.gather)),
+        weight_sites_(weight_sites(units, ranks.shards.rank())),
         gradients_(groups(),
                    joined_by_tree(parts_.reducer(groups(), settings.overlap, scope.schedule),
                                   groups(), scope.schedule),
                    Departure::kWhenAsked),
         prefetch_(settings.prefetch, gathers_of(units_)) {
-    place_weights(units, ranks.shards.rank());
     if (settings.offload.offloads_parameters()) {
       fetches_.emplace(scope.chunks, chunks_, units_, fetch_ahead(settings));
     }
@@ -123,18 +90,6 @@ class Zero3 final : public ShardedModel {
   }
 
  private:
-  /// Weights stand in shards of units, in which frozen ones may stand between those that are trained.
-  void place_weights(const std::vector<ParameterGroup>& units, int rank) {
-    std::vector<PieceSite> frozen;
-    for (std::size_t unit = 0; unit < units.size(); ++unit) {
-      for (const Piece& piece : units[unit].pieces(rank)) {
-        const bool is_frozen = units[unit].parameters[piece.tensor]->is_frozen();
-        (is_frozen ? frozen : weight_sites_).push_back({.group = unit, .elements = piece.place});
-      }
-    }
-    weight_sites_.insert(weight_sites_.end(), frozen.begin(), frozen.end());
-  }
-
   ZeroSettings settings_;
   std::vector<ChunkUnits> chunks_;
   ZeroPlusPlusParts parts_;
@@ -150,7 +105,11 @@ class Zero3 final : public ShardedModel {
 
 std::unique_ptr<ShardedModel> zero3(const ShardedScope& scope, const ShardGroups& ranks,
                                     const ZeroSettings& settings) {
-  return std::make_unique<Zero3>(scope, ranks, settings);
+  const auto by_part = [&](const std::vector<nn::Parameter*>& parameters) {
+    return groups_by_part(scope.chunks, parameters, ranks.shards.size(), settings.cut);
+  };
+  return std::make_unique<Zero3>(scope, ranks, settings, by_part(scope.parameters),
+                                 by_part(train::trained(scope.parameters)));
 }
 
 }  // namespace ultra::zero

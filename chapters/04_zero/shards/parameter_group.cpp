@@ -6,6 +6,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "common/base/errors.hpp"
+#include "common/train/weights/frozen_weights.hpp"
+
 namespace ultra::zero {
 namespace {
 
@@ -16,6 +19,18 @@ Numbers numbers_in(const std::vector<nn::Parameter*>& all) {
   Numbers numbers;
   for (std::size_t i = 0; i < all.size(); ++i) numbers.emplace(all[i], i);
   return numbers;
+}
+
+/// A flat shard has pieces of all parameters of its unit, and would have to leave out some.
+void expect_one_kind(const ParameterGroup& unit) {
+  const std::size_t frozen = train::frozen(unit.parameters).size();
+  if (unit.cut == ShardCut::kRows || frozen == 0 || frozen == unit.parameters.size()) return;
+  throw ConfigError(
+      fmt::format("--freeze leaves {} with {} frozen parameters and {} that are trained, and a "
+                  "flat unit is all of "
+                  "one kind. Give --shards rows, which has each parameter for itself, or freeze "
+                  "all of the unit.",
+                  unit.name, frozen, unit.parameters.size() - frozen));
 }
 
 /// Those of a chunk's, or a part's, parameters that are grouped.
@@ -140,6 +155,7 @@ std::vector<ParameterGroup> groups_by_part(std::span<nn::Model* const> chunks,
       groups.push_back(
           make_group(chunks, parameters, parts[part].name, chunk, std::move(numbers), ranks, cut));
       groups.back().part = part;
+      expect_one_kind(groups.back());
     }
   }
   std::reverse(groups.begin(), groups.end());

@@ -55,6 +55,7 @@ struct ParameterGroup {
 
 /// @brief One group for each part of the model (embedding, block, head), last part first: in the
 /// order in which backward passes make their gradients.
+/// @throws ConfigError for a flat group with frozen parameters and trained ones.
 [[nodiscard]] std::vector<ParameterGroup> groups_by_part(
     std::span<nn::Model* const> chunks, const std::vector<nn::Parameter*>& parameters, int ranks,
     ShardCut cut = ShardCut::kFlat);
