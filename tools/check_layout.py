@@ -110,6 +110,10 @@ def mistake_faults(files):
 
 # --- Module boundaries ---------------------------------------------------------------------------
 
+ON_BOTH_SIDES = {"kernels/generic/elements/exact_digits.hpp"}
+"""Headers of kernels/ without a kernel: what host and device compute alike."""
+
+
 def reachable_modules(module):
     found = {module}
     for used in MODULE_USES[module]:
@@ -128,7 +132,8 @@ def may_include(path, included):
         return target == "kernels"
     if kind == "common":
         if target == "kernels":
-            return path.parts[1] == "gpu" or not {"backend", "device"}.isdisjoint(path.parts[2:-1])
+            return (str(included) in ON_BOTH_SIDES or path.parts[1] == "gpu"
+                    or not {"backend", "device"}.isdisjoint(path.parts[2:-1]))
         return target == "common" and included.parts[1] in reachable_modules(path.parts[1])
     if kind in ("chapters", "exercises", "solutions"):
         if target == "chapters":

@@ -102,12 +102,12 @@ TEST(Trainer, ARunsProductsAreWhatItAskedForWhateverAnotherOfTheProcessDid) {
   const auto watch = test::before_each_step([&](const StepPlan&, const ModelScope& scope) {
     libraries.push_back(scope.context.device.matmul_library());
   });
-  for (const char* matmul : {"", "ours", ""}) {
+  for (const char* matmul : {"", "ours", "tree", ""}) {
     options.matmul = matmul;
     static_cast<void>(test::train_quietly(options, watch));
   }
-  EXPECT_EQ(libraries,
-            (std::vector{MatmulLibrary::kAny, MatmulLibrary::kTrees, MatmulLibrary::kAny}));
+  EXPECT_EQ(libraries, (std::vector{MatmulLibrary::kAny, MatmulLibrary::kOurs,
+                                    MatmulLibrary::kTrees, MatmulLibrary::kAny}));
 }
 
 /// What the injected update saw.
