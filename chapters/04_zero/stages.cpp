@@ -69,12 +69,8 @@ ShardedModel::ShardedModel(const ShardedScope& scope, std::vector<ParameterGroup
                            const OffloadSettings& offload)
     : ModelStates(scope.data_group, pieces_of(groups, ranks, std::move(frozen))),
       ranks_(std::move(ranks)),
-      groups_(std::move(groups)) {
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    for (const Piece& piece : groups_[g].pieces(ranks_.shards.rank())) {
-      sites_.push_back({.group = g, .elements = piece.place});
-    }
-  }
+      groups_(std::move(groups)),
+      sites_(weight_sites(groups_, ranks_.shards.rank())) {
   const std::vector<train::OwnedPiece> trained = trained_pieces();
   const nn::Parameter& like = *scope.parameters.front();
   offloaded_ = offload_states(offload, trained, *scope.optimizer.rule, like, scope.precision);
