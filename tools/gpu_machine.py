@@ -1,5 +1,6 @@
 """A machine with a GPU, for measure_gpu.py: processes with limits, and a report that grows with each."""
 
+import concurrent.futures
 import csv
 import io
 import json
@@ -10,6 +11,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 
@@ -23,10 +25,10 @@ SKIPPED = 77
 LIMIT = 90.0  # seconds of a process
 
 
-def read_event(path):
-    """The one line of JSON that a program has written, if it has."""
+def read_events(path):
+    """The lines of JSON that a program has written."""
     lines = path.read_text(encoding="utf-8").splitlines() if path and path.is_file() else []
-    return json.loads(lines[0]) if lines else None
+    return [json.loads(line) for line in lines]
 
 
 class BudgetEnded(Exception):
@@ -44,11 +46,16 @@ def cublas_folders():
     return list(dict.fromkeys(found))
 
 
-def sums_of_csv(text):
-    """Metric -> its sum over the launches that ncu lists; other lines are the program's own."""
+def rows_of_csv(text):
+    """What ncu lists, a metric of a launch each; other lines are the program's own."""
     rows = [line for line in text.splitlines() if line.startswith('"')]
+    return csv.DictReader(io.StringIO("\n".join(rows)))
+
+
+def sums_of_csv(text):
+    """Metric -> its sum over the launches that ncu lists."""
     sums = {}
-    for row in csv.DictReader(io.StringIO("\n".join(rows))):
+    for row in rows_of_csv(text):
         value = float(row["Metric Value"].replace(",", "")) if row["Metric Value"] else 0.0
         sums[row["Metric Name"]] = sums.get(row["Metric Name"], 0.0) + value
     return sums
@@ -83,12 +90,14 @@ def ladders_of(listed):
 
 
 class Clocks:
-    """The GPU's clocks, power and what holds them down, while a process runs."""
+    """The GPU's clocks, power and what holds them down, while a process runs; none without a log."""
 
     def __init__(self, log):
         self.log, self.samples, self.process = log, [], None
 
     def __enter__(self):
+        if self.log is None:
+            return self
         with open(self.log, "w", encoding="utf-8") as log:
             try:
                 self.process = subprocess.Popen(
@@ -145,8 +154,8 @@ class Done:
         return "right" if self.code == 0 else f"FAILED: exit code {self.code}"
 
     def event(self):
-        """The line of JSON that it has written, if it has."""
-        return read_event(self.events)
+        """The first line of JSON that it has written, if it has."""
+        return next(iter(read_events(self.events)), None)
 
 
 class Machine:
@@ -155,6 +164,7 @@ class Machine:
     def __init__(self, arguments):
         self.folder, self.output = arguments.folder.resolve(), arguments.output
         self.limit, self.only, self.first = LIMIT, arguments.only, ""
+        self.jobs, self.lock = arguments.jobs, threading.RLock()
         self.end = time.monotonic() + arguments.budget
         self.failures = []
         self.output.mkdir(parents=True, exist_ok=True)
@@ -187,7 +197,7 @@ class Machine:
         print(text, flush=True)
 
     def say(self, *lines):
-        with open(self.output / "report.md", "a", encoding="utf-8") as report:
+        with self.lock, open(self.output / "report.md", "a", encoding="utf-8") as report:
             report.write("\n".join(lines) + "\n")
 
     def section(self, title, *lines):
@@ -226,10 +236,18 @@ class Machine:
             os.killpg(process.pid, signal.SIGKILL)
             return None, process.communicate()[0]
 
-    def once(self, unit, *words, then=None, is_ours=True, writes_events=False):
+    def together(self, processes):
+        """Runs processes whose times do not matter, `jobs` at a time: each is a pair of arguments
+        for once()."""
+        with concurrent.futures.ThreadPoolExecutor(self.jobs) as pool:
+            for begun in [pool.submit(self.once, *words, **named) for words, named in processes]:
+                begun.result()
+
+    def once(self, unit, *words, then=None, is_ours=True, writes_events=False, is_timed=False):
         """Runs a process unless it is done already; None when it is, or nobody wants it.
 
-        `unit` is its name. Of our own programs the first word is the name in the folder."""
+        `unit` is its name. Of our own programs the first word is the name in the folder. The clocks
+        are read beside what is timed."""
         if not re.search(self.only, unit) or not re.search(self.first, unit):
             return None
         if unit in self.done:
@@ -244,16 +262,17 @@ class Machine:
         program = self.folder / words[0] if (self.folder / str(words[0])).is_file() else words[0]
         command = [program, *words[1:], *(["--metrics", events] if events else [])]
         begin = time.monotonic()
-        with Clocks(self.output / f"{name}.clocks.csv") as clocks:
+        with Clocks(self.output / f"{name}.clocks.csv" if is_timed else None) as clocks:
             code, text = self.run_limited(command, self.environment if is_ours else None,
                                           min(self.limit, self.end - begin))
         done = Done(code, text, time.monotonic() - begin, clocks, events)
         if code is None and done.seconds < self.limit:
             raise BudgetEnded  # it begins again in the next call
         (self.output / f"{name}.txt").write_text(text, encoding="utf-8")
-        self.note(unit, done)
-        if then is not None:
-            then(done)
+        with self.lock:
+            self.note(unit, done)
+            if then is not None:
+                then(done)
         return done
 
     def note(self, unit, done):

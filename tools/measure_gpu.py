@@ -3,11 +3,13 @@
     measure_gpu.py pack [FOLDER]      where the workbook builds: programs, their libraries, what the
                                       emulator counts; and FOLDER.tar.xz, at most 64 MiB
     measure_gpu.py test               each GPU test in a process of its own, streams and pools first
-    measure_gpu.py time [LADDER]      each rung in a process of its own, beside its ceiling
+    measure_gpu.py time [LADDER]      each rung beside its ceiling: a ladder in one process, and rungs
+                                      alone where that ends early
     measure_gpu.py sanitize [TOOL]    compute-sanitizer's memcheck, racecheck, initcheck, synccheck
     measure_gpu.py counters [LADDER]  what the emulator counts beside what Nsight Compute measures
     measure_gpu.py gpu-tests          every operation and every chapter's layouts, against the CPU
     measure_gpu.py train [MODEL]      tokens per second of whole trainings, beside PyTorch's
+    measure_gpu.py profile [MODEL]    the same trainings' kernels, each timed alone by Nsight Compute
     measure_gpu.py run                all of these, in parts: first the kernels of the headlines and
                                       training, then operations and layouts, then the rest
 
@@ -19,6 +21,7 @@ but pack need Python and the driver only, and take --folder FOLDER and
     --budget SECONDS   when to end, whatever runs; the same command then goes on where it ended
     --only REGEX       only what matches: "matmul_bf16/1[0-2]". Without it, sanitize and counters take
                        each ladder's last rung, and those for Hopper
+    --jobs N           tests at a time (1); what is timed runs alone
     --again            also what is done already
 
 OUTPUT.tar.gz holds all results after every part. Exit code 1 when something is wrong, 3 when the
@@ -49,7 +52,7 @@ LAYOUTS = "test.devices.gpu"
 TRAINING = "bench_train_step"
 # Sequences of a step: what fits 80 GB without recomputation.
 MODELS = {"gpt2-124m": ("--micro-batch", "32"), "llama-1b": ("--micro-batch", "4")}
-LIMITS = {"train": 300.0}  # seconds of a process
+LIMITS = {"train": 300.0, "profile": 300.0}  # seconds of a process
 ARCHITECTURE = "90a-real"  # of the pack: H100 and H200
 MOST_BYTES = 64 << 20      # of the packed archive
 EMULATED = "emulated"      # in the pack: what the emulator has counted
@@ -61,6 +64,7 @@ SANITIZERS = ("memcheck", "racecheck", "initcheck", "synccheck")
 OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread)\.so)")
 # What Nsight Compute counts over all instructions and the emulator over what is recorded.
 NOT_COMPARED = ("smsp__sass_branch_targets", "smsp__thread_inst")
+DURATION = "gpu__time_duration.sum"  # nanoseconds
 WRONG, BUDGET_ENDED = 1, 3
 
 
@@ -136,20 +140,19 @@ def pack(folder):
 
 # --- The parts -----------------------------------------------------------------------------------
 
-def run_tests(machine, unit, program, name, chosen):
+def tests(machine, unit, program, name, chosen):
     """The tests that a filter has chosen, in a process of their own, as a line of a table."""
-    machine.once(unit, program, f"--gtest_filter={chosen}",
-                 then=lambda done: machine.row(name, done.verdict(), f"{done.seconds:.1f}"))
+    return (unit, program, f"--gtest_filter={chosen}"), {
+        "then": lambda done: machine.row(name, done.verdict(), f"{done.seconds:.1f}")}
 
 
 def test(machine, _):
     """Each test in a process of its own: the error of a kernel spoils all that follows in it."""
     machine.section("Tests", "| test | result | seconds |", "|---|---|---|")
-    for program, chosen in STREAMS.items():
-        run_tests(machine, f"test {program}", program, program, chosen)
-    for program in TESTS:
-        for name in machine.tests_of(program):
-            run_tests(machine, f"test {program} {name}", program, name, name)
+    machine.together([tests(machine, f"test {program}", program, program, chosen)
+                      for program, chosen in STREAMS.items()])
+    machine.together([tests(machine, f"test {program} {name}", program, name, name)
+                      for program in TESTS for name in machine.tests_of(program)])
 
 
 def clocks_in_words(clocks):
@@ -157,9 +160,9 @@ def clocks_in_words(clocks):
             clocks.reasons()]
 
 
-def time_row(machine, done, rung):
-    """A line of the table of times, from the line of JSON that the program has written."""
-    event = done.event() or {}
+def time_row(machine, done, rung, event):
+    """A line of the table of times, from a line of JSON that the program has written."""
+    event = event or {}
     if "rate" not in event:
         machine.row(rung, "-", "-", "-", "-", *clocks_in_words(done.clocks),
                     event.get("message") or done.verdict())
@@ -172,31 +175,46 @@ def time_row(machine, done, rung):
                 *clocks_in_words(done.clocks), event["status"])
 
 
+def time_ladder(machine, ladder, rungs):
+    """A ladder in one process; where an error or the limit ends it early, what is left alone."""
+    def times(events):
+        return [event for event in gpu_machine.read_events(events) if "rate" in event]
+
+    unit = f"time {ladder}"
+    machine.once(unit, PROGRAM, "--gpu", "--kernel", ladder, writes_events=True, is_timed=True,
+                 then=lambda done: [time_row(machine, done, f"{ladder}/{event['rung']:02}", event)
+                                    for event in times(done.events)])
+    timed = [event["rung"] for event in times(machine.events_of(unit))]
+    for rung in (rung.number for rung in rungs if rung.number not in timed):
+        time_rung(machine, f"{ladder}/{rung}", f"{ladder}/{rung:02}")
+
+
+def time_rung(machine, rung, title, *flags):
+    """A rung in a process of its own."""
+    machine.once(" ".join(("time", rung, *flags[1::2])), PROGRAM, "--gpu", "--kernel", rung, *flags,
+                 then=lambda done: time_row(machine, done, title, done.event()),
+                 writes_events=True, is_timed=True)
+
+
 def time(machine, wanted):
-    """Each rung in a process of its own, at the ladder's size for a GPU."""
+    """Each ladder at its size for a GPU."""
     machine.section(
         "Times",
         "| rung | ms | rate | ceiling | of it | SM MHz | W | slowed down by | result |",
         "|---|---|---|---|---|---|---|---|---|")
     for ladder, rungs in machine.ladders(wanted).items():
-        for rung in (rung.number for rung in rungs):
-            machine.once(f"time {ladder}/{rung}", PROGRAM, "--gpu", "--kernel", f"{ladder}/{rung}",
-                         then=lambda done, at=f"{ladder}/{rung:02}": time_row(machine, done, at),
-                         writes_events=True)
+        time_ladder(machine, ladder, rungs)
     # The other masks of attention: even seeds are not causal. 16384 tokens, as papers have it.
     masks = machine.ladders("attention_bf16") if wanted in ("", "attention_bf16") else {}
     for rungs in masks.values():
         for size, seed in (("4x4x4x4096x128", 4), ("1x4x4x16384x128", 5), ("1x4x4x16384x128", 4)):
             rung = rungs[-1].number
-            machine.once(f"time attention_bf16/{rung} {size} {seed}", PROGRAM, "--gpu", "--kernel",
-                         f"attention_bf16/{rung}", "--size", size, "--seed", seed,
-                         then=lambda done, at=f"attention_bf16/{rung:02} {size} "
-                         f"{'causal' if seed % 2 else 'full'}": time_row(machine, done, at),
-                         writes_events=True)
+            time_rung(machine, f"attention_bf16/{rung}", f"attention_bf16/{rung:02} {size} "
+                      f"{'causal' if seed % 2 else 'full'}", "--size", size, "--seed", str(seed))
     if wanted in ("", "sdpa") or wanted.startswith("attention"):
         machine.once("time PyTorch's attention", sys.executable, HERE / "measure_sdpa.py",
                      then=lambda done: machine.block("PyTorch's attention", done.text),
-                     is_ours=False)
+                     is_ours=False, is_timed=True)
 
 
 def sanitize(machine, wanted):
@@ -208,14 +226,14 @@ def sanitize(machine, wanted):
     program = TESTS[-1]
     chosen = [f"/{ladder}_{rung.number}_" for ladder, rungs in machine.ladders("").items()
               for rung in machine.chosen(rungs)]
-    for tool in [wanted] if wanted else SANITIZERS:
-        for name in machine.tests_of(program):
-            if "AreRightForAnyShape" in name and any(rung in f"{name}_" for rung in chosen):
-                machine.once(f"sanitize {tool} {name}", "compute-sanitizer", "--tool", tool,
-                             "--error-exitcode", "9", machine.folder / program,
-                             f"--gtest_filter={name}", is_ours=False,
-                             then=lambda done, tool=tool, name=name: machine.row(
-                                 tool, name, done.verdict(), f"{done.seconds:.1f}"))
+    names = [name for name in machine.tests_of(program)
+             if "AreRightForAnyShape" in name and any(rung in f"{name}_" for rung in chosen)]
+    machine.together(
+        [((f"sanitize {tool} {name}", "compute-sanitizer", "--tool", tool, "--error-exitcode", "9",
+           machine.folder / program, f"--gtest_filter={name}"),
+          {"is_ours": False, "then": lambda done, tool=tool, name=name: machine.row(
+              tool, name, done.verdict(), f"{done.seconds:.1f}")})
+         for tool in ([wanted] if wanted else SANITIZERS) for name in names])
 
 
 def counter_rows(event, measured):
@@ -252,20 +270,21 @@ def counters(machine, wanted):
         return
     for ladder, rungs in machine.ladders(wanted).items():
         for rung in machine.chosen(rungs):
-            event = gpu_machine.read_event(
-                machine.folder / EMULATED / f"{ladder}_{rung.number}.jsonl")
-            if event and event["right"]:
-                measure_counters(machine, event)
+            for event in gpu_machine.read_events(
+                    machine.folder / EMULATED / f"{ladder}_{rung.number}.jsonl"):
+                if event["right"]:
+                    measure_counters(machine, event)
 
 
 def gpu_tests(machine, _):
     """Each group of operations, and each layout, in a process of its own."""
     machine.section("Operations on the GPU", "| tests | result | seconds |", "|---|---|---|")
-    for suite in dict.fromkeys(name.split(".")[0] for name in machine.tests_of(OPERATIONS)):
-        run_tests(machine, f"gpu-tests {suite}", OPERATIONS, suite, f"{suite}.*")
+    suites = dict.fromkeys(name.split(".")[0] for name in machine.tests_of(OPERATIONS))
+    machine.together([tests(machine, f"gpu-tests {suite}", OPERATIONS, suite, f"{suite}.*")
+                      for suite in suites])
     machine.section("Layouts on the GPU", "| test | result | seconds |", "|---|---|---|")
-    for name in machine.tests_of(LAYOUTS):
-        run_tests(machine, f"gpu-tests {name}", LAYOUTS, name, name)
+    machine.together([tests(machine, f"gpu-tests {name}", LAYOUTS, name, name)
+                      for name in machine.tests_of(LAYOUTS)])
 
 
 def training_row(machine, done, name, event):
@@ -293,22 +312,50 @@ def train(machine, wanted):
         for matmul in ("vendor", "ours"):
             name = f"train {model} {matmul}"
             machine.once(name, TRAINING, "--device", "cuda", "--model", model, "--matmul", matmul,
-                         *flags, writes_events=True,
+                         *flags, writes_events=True, is_timed=True,
                          then=lambda done, name=name: training_row(machine, done, name,
                                                                    done.event()))
         recompute = ["--recompute"] if "--recompute" in flags else []
         for how in ("eager", "compile"):
             name = f"train {model} PyTorch {how}"
             machine.once(name, sys.executable, HERE / "measure_training.py", model, how, *flags[:2],
-                         *recompute, is_ours=False,
+                         *recompute, is_ours=False, is_timed=True,
                          then=lambda done, name=name: training_row(machine, done, name,
                                                                    json_line(done.text)))
 
 
+def kernel_rows(name, text):
+    """Lines of a table: each kernel's launches and milliseconds, the longest first."""
+    kernels = {}
+    for row in gpu_machine.rows_of_csv(text):
+        if row["Metric Name"] == DURATION:
+            kernel = re.sub(r"^void |[<(].*", "", row["Kernel Name"])
+            kernels.setdefault(kernel, []).append(float(row["Metric Value"].replace(",", "")))
+    for kernel, times in sorted(kernels.items(), key=lambda item: -sum(item[1])):
+        yield f"| {name} | `{kernel}` | {len(times)} | {sum(times) / 1e6:.2f} |"
+
+
+def profile(machine, wanted):
+    """Two steps of each training: kernels one after the other, none beside another."""
+    machine.section("Kernels of two steps", "| what | kernel | launches | ms |", "|---|---|---|---|")
+    if shutil.which("ncu") is None:
+        machine.say("skipped: ncu is not in the PATH")
+        return
+    for model, flags in MODELS.items():
+        for matmul in ("vendor", "ours") if wanted in ("", model) else ():
+            name = f"profile {model} {matmul}"
+            machine.once(
+                name, "ncu", "--clock-control", "none", "--cache-control", "none", "--csv",
+                "--print-units", "base", "--metrics", DURATION, "env",
+                f"LD_LIBRARY_PATH={machine.environment['LD_LIBRARY_PATH']}", machine.folder / TRAINING,
+                "--device", "cuda", "--model", model, "--matmul", matmul, *flags, "--steps", "2",
+                is_ours=False, then=lambda done, name=name: machine.say(*kernel_rows(name, done.text)))
+
+
 PARTS = {"test": test, "time": time, "sanitize": sanitize, "counters": counters,
-         "gpu-tests": gpu_tests, "train": train}
+         "gpu-tests": gpu_tests, "train": train, "profile": profile}
 # The parts of a run, and what they take: what has been done by one is left out by the next.
-RUN = (("test", HEADLINES), ("time", HEADLINES), ("train", ""), ("gpu-tests", ""), ("time", ""),
+RUN = (("test", HEADLINES), ("time", HEADLINES), ("train", ""), ("profile", ""), ("gpu-tests", ""), ("time", ""),
        ("test", ""), ("sanitize", ""), ("counters", ""))
 
 
@@ -348,8 +395,11 @@ def parse(words):
     parser.add_argument("--limit", type=float)
     parser.add_argument("--budget", type=float, default=float("inf"))
     parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--again", action="store_true")
     arguments = parser.parse_args(words)
+    if arguments.jobs < 1:
+        parser.error(f"--jobs is {arguments.jobs}, expected 1 or more")
     if arguments.part in ("test", "gpu-tests", "run") and arguments.wanted:
         parser.error(f"{arguments.part} takes no {arguments.wanted}")
     if arguments.part == "sanitize" and arguments.wanted not in ("", *SANITIZERS):

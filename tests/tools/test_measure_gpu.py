@@ -128,6 +128,17 @@ class MeasureGpu(unittest.TestCase):
         self.assertIn("| train llama-1b vendor | 1000 | 494.5 | 50.0% | 20.0 | 1980 | 350 | "
                       "power cap | right |", self.report())
 
+    def test_kernels_of_a_training(self):
+        self.write_program(self.tools / "ncu", "#!/bin/sh\ncat <<'END'\n"
+                           '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n'
+                           '"0","void a::first<int>(int *)","gpu__time_duration.sum","ns","1,500,000"\n'
+                           '"1","second(float)","gpu__time_duration.sum","ns","4,000,000"\n'
+                           '"2","void a::first<float>(int *)","gpu__time_duration.sum","ns","500,000"\n'
+                           "END\n")
+        self.assertEqual(self.measure("profile", "llama-1b", "--only", "ours").returncode, 0)
+        self.assertIn("| profile llama-1b ours | `second` | 1 | 4.00 |\n"
+                      "| profile llama-1b ours | `a::first` | 2 | 2.00 |\n", self.report())
+
     def test_times_and_clocks_of_a_rung(self):
         done = self.measure("time", "toy", "--only", "toy/1")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -135,6 +146,20 @@ class MeasureGpu(unittest.TestCase):
                       "power cap | right |", self.report())
         with tarfile.open(self.folder / "results.tar.gz") as archive:
             self.assertIn("results/report.md", archive.getnames())
+
+    def test_a_ladder_is_timed_in_one_process_and_what_is_left_alone(self):
+        self.measure("time", "toy", "--limit", "2")
+        units = [json.loads(line)["unit"] for line in
+                 (self.folder / "results/done.jsonl").read_text(encoding="utf-8").splitlines()]
+        self.assertEqual(units, ["time toy", "time toy/2", "time toy/3"])
+
+    def test_tests_run_beside_each_other_when_asked(self):
+        # Each waits until the other has begun.
+        self.write_program(self.folder / measure_gpu.LAYOUTS, TESTS.replace(
+            "*) echo passed;;", f"*) touch {self.folder}/began_$$; i=0; "
+            f"while test $(ls {self.folder}/began_* | wc -l) -lt 2; do sleep 0.1; i=$((i+1)); "
+            "test $i -lt 100 || exit 1; done;;"))
+        self.assertEqual(self.measure("gpu-tests", "--jobs", "2").returncode, 0, self.report())
 
     def test_a_rung_that_hangs_is_killed_and_the_rest_goes_on(self):
         done = self.measure("time", "toy", "--limit", "2")
@@ -171,7 +196,7 @@ class MeasureGpu(unittest.TestCase):
                 (self.folder / "results/done.jsonl").read_text(encoding="utf-8").splitlines()]
         firsts = ["test test.common.gpu", "test test.kernels.simt.gpu Suite.AreRightForAnyShape/toy_1",
                   "time PyTorch's attention", "train gpt2-124m vendor", "train llama-1b ours",
-                  "gpu-tests Suite", "time toy/1", "sanitize memcheck Suite.AreRightForAnyShape/toy_1",
+                  "gpu-tests Suite", "time toy", "sanitize memcheck Suite.AreRightForAnyShape/toy_1",
                   "ncu toy/1"]
         self.assertEqual([unit for unit in done if unit in firsts], firsts)
         self.assertEqual(len(done), len(set(done)), "nothing is done twice")
@@ -198,7 +223,7 @@ class MeasureGpu(unittest.TestCase):
             self.assertIn(f"{measure_gpu.EMULATED}/toy_1.jsonl", archive.getnames())
 
     def test_words_that_cannot_be(self):
-        for words in (["sanitize", "speed"], ["test", "toy"], ["time", "--only", "("], ["fly"]):
+        for words in (["sanitize", "speed"], ["test", "toy"], ["time", "--only", "("], ["test", "--jobs", "0"], ["fly"]):
             self.assertEqual(self.measure(*words).returncode, 2, words)
 
     def test_a_folder_that_is_not_packed(self):
