@@ -149,9 +149,13 @@ class Done:
     def verdict(self):
         if self.code is None:
             return "KILLED: it took longer than its limit"
-        if "[  SKIPPED ]" in self.text or self.code == SKIPPED:
+        some = "[       OK ]" in self.text
+        if self.code == SKIPPED or "[  SKIPPED ]" in self.text and not some:
             return "skipped"
-        return "right" if self.code == 0 else f"FAILED: exit code {self.code}"
+        if self.code != 0:
+            return f"FAILED: exit code {self.code}"
+        skipped = re.search(r"^\[  SKIPPED \] (\d+) tests?,", self.text, re.M)
+        return f"right, {skipped.group(1)} skipped" if skipped else "right"
 
     def event(self):
         """The first line of JSON that it has written, if it has."""

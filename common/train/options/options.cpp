@@ -15,7 +15,7 @@ namespace ultra::train {
 namespace {
 
 /// Bytes above this do not fit a machine, and far above it not the integers that count them.
-constexpr double kLargestBytes = 1e13;
+constexpr double kLargestBytes = 1e14;
 
 /// No model has wider ones.
 constexpr std::size_t kWidestLatent = 1U << 20U;
@@ -24,15 +24,16 @@ constexpr std::size_t kWidestLatent = 1U << 20U;
 double bytes_upper_bound(const TrainOptions& options) {
   const auto real = [](std::size_t value) { return static_cast<double>(value); };
   const nn::ModelConfig& model = options.model;
-  const double width =
-      real(model.hidden_size) + real(model.ffn_hidden_size) + real(model.vocab_size) +
-      (model.latent.on ? real(model.num_heads) * real(model.core_head_dim()) : 0.0);
+  const double heads =
+      real(model.num_heads) * real(std::max(model.head_dim(), model.core_head_dim()));
+  const double widths = real(model.hidden_size) + real(model.ffn_hidden_size) + heads;
   const double layers = real(model.num_layers) + 1.0;
-  const double states = 4.0 * width * width * layers;
-  const double activations =
-      real(options.micro_batch) * real(model.max_seq_len) * 8.0 * width * layers;
+  const double vocabulary = 2.0 * real(model.vocab_size);
+  const double weights = real(model.hidden_size) * (4.0 * widths * layers + vocabulary);
+  const double activations = real(options.micro_batch) * real(model.max_seq_len) *
+                             (8.0 * widths * layers + 2.0 * vocabulary);
   const double tokens = real(options.global_batch) * real(model.max_seq_len);
-  return (4.0 * states + activations + tokens) * real(size_of(options.dtype));
+  return (4.0 * weights + activations + tokens) * real(size_of(options.dtype));
 }
 
 constexpr const char* kModelFlags[] = {
@@ -264,14 +265,14 @@ void TrainOptions::validate() const {
   if (!is_recorded && bytes_upper_bound(*this) > kLargestBytes) {
     if (!init.empty()) {
       throw ConfigError(fmt::format(
-          "the model of --init {} and this batch can take more than 10 TB, by the sizes in its "
+          "the model of --init {} and this batch can take more than 100 TB, by the sizes in its "
           "config.json ({} layers, hidden_size {}, intermediate_size {}, vocab_size {}). Choose a "
           "smaller --seq, --micro-batch or --global-batch, or another model.",
           in_quotes(init), model.num_layers, model.hidden_size, model.ffn_hidden_size,
           model.vocab_size));
     }
     throw ConfigError(
-        "this model and batch can take more than 10 TB. Choose smaller --layers, --hidden, --ffn, "
+        "this model and batch can take more than 100 TB. Choose smaller --layers, --hidden, --ffn, "
         "--vocab, --seq, --micro-batch or --global-batch.");
   }
 }

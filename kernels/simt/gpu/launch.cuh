@@ -38,9 +38,9 @@ void launch_beside(void (*kernel)(Parameters...), const Config& config, Argument
 /// wrong shows at the next download.
 template <Executor executor = kExecutor, typename... Parameters, typename... Arguments>
 void launch(void (*kernel)(Parameters...), const Config& config, Arguments&&... arguments) {
-  constexpr std::size_t kAlwaysGranted = std::size_t{48} * 1024;
   check_config(config);
-  if (config.shared_bytes > kAlwaysGranted) {
+  // More than 48 KiB must be asked for, and the kernel's own arrays count, which only the GPU knows.
+  if (config.shared_bytes > 0) {
     gpu::check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                     static_cast<int>(config.shared_bytes)),
                config.name);

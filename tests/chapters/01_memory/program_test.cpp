@@ -174,12 +174,12 @@ TEST_F(BadInput, FlagsThatCannotWork) {
 
 TEST_F(BadInput, CountsThatNoMachineHolds) {
   for (const char* flag : {"--layers", "--ffn", "--seq"}) {
-    expect_refused({{flag, "18446744073709551615"}}, {"10 TB", "Choose smaller", flag});
+    expect_refused({{flag, "18446744073709551615"}}, {"100 TB", "Choose smaller", flag});
   }
-  expect_refused({{"--hidden", "4611686018427387904"}}, {"10 TB", "Choose smaller", "--hidden"});
+  expect_refused({{"--hidden", "4611686018427387904"}}, {"100 TB", "Choose smaller", "--hidden"});
   expect_refused(
       {{"--global-batch", "9223372036854775808"}, {"--micro-batch", "9223372036854775808"}},
-      {"10 TB", "--micro-batch"});
+      {"100 TB", "--micro-batch"});
 }
 
 TEST_F(BadInput, ADeviceThatThereIsNoCodeFor) {

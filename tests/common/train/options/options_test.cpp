@@ -348,9 +348,20 @@ TEST(TrainOptions, ValidationsFollowEveryNthStepAndTheLast) {
   }
 }
 
+// The second of 405 billion weights, whose states take 6.5 TB over all ranks.
+TEST(TrainOptionsValidate, ModelsThatOthersTrainAreNotTooLarge) {
+  for (const char* words :
+       {"--layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --seq 4096 --vocab 128256 "
+        "--micro-batch 4 --global-batch 4",
+        "--layers 126 --hidden 16384 --heads 128 --kv-heads 8 --ffn 53248 --seq 8192 --vocab 128256 "
+        "--micro-batch 1 --global-batch 1024"}) {
+    EXPECT_NO_THROW(parse_training(words).validate()) << words;
+  }
+}
+
 TEST(TrainOptionsValidate, SizesThatOverflowAreRefused) {
   constexpr std::size_t kLargest = std::numeric_limits<std::size_t>::max();
-  const Words parts = {"10 TB", "Choose smaller"};
+  const Words parts = {"100 TB", "Choose smaller"};
   expect_refusals({{[](auto& o) { o.model.num_layers = kLargest; }, parts},
                    {[](auto& o) { o.model.hidden_size = kLargest / 8 * 8; }, parts},
                    {[](auto& o) { o.model.ffn_hidden_size = kLargest; }, parts},

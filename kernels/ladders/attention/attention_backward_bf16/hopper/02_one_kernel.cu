@@ -1,4 +1,5 @@
-// Rung 2: the backward pass in one kernel, with wgmma. Checked on the emulator; not run on a GPU yet.
+// Rung 2: the backward pass in one kernel, with wgmma. Checked on the emulator; right on an H200 while
+//         the last block of a head still rounded d_q, which took longer than all else.
 //
 // Idea:   a block keeps d_k and d_v of 128 keys in its registers and goes through the queries, as
 //         rung 1's first kernel does. The gradients of scores also go to shared memory, where both
@@ -14,8 +15,8 @@
 //         first queries for those that began before it.
 // Gain:   five products instead of seven, on wgmma; q and d_o arrive once instead of twice.
 // Cost:   4 bytes of d_q's sum per element and block that is added, in the second-level cache, instead
-//         of two more products. The first block stores its part, so that nobody clears the sum;
-//         the last one rounds it.
+//         of two more products. The first block stores its part, so that nobody clears the sum; a
+//         kernel of its own rounds it.
 // Limit:  each step has a synchronisation of the two warpgroups, which share gradients of scores, and
 //         one of each, whose warps share weights: with both in registers, as wgmma would take them
 //         from the left, a thread does not have enough of them. d_q leaves in pieces of 16 bytes.
@@ -317,6 +318,12 @@ void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
                describe_heads(problem.k, kv_heads, kKeys),
                describe_heads(problem.v, kv_heads, kKeys),
                describe_heads(problem.d_o, shape.heads(), kQueries), problem);
+  simt::launch(round_kernel<kHeadDim>,
+               {.name = "round",
+                .grid = {.x = static_cast<unsigned>(one_kernel_tiles(shape))},
+                .block = {.x = kBoxes<kHeadDim> * kWarpgroup},
+                .queue = queue},
+               problem);
 }
 
 }  // namespace

@@ -3,25 +3,20 @@
 /// The sum of d_q over blocks, in a fixed order: two warps of each block write for its multipliers.
 ///
 /// Each tile of queries has a turn: how many blocks have added to it. A block waits until it is its
-/// own turn. The first one stores its part, later ones add theirs, the last one (of the first keys) adds
-/// what is there to its own, and stores d_q in bf16. A block waits only for those that have begun
-/// before it, which all are on the GPU: nobody waits for ever. In the emulator blocks run one after the
-/// other, and nobody waits at all: it finds a wrong number of turns, but not a missing fence.
+/// own turn. The first one stores its part, later ones add theirs; nobody reads the sums before all
+/// have: a load would be waited for in every step. A kernel behind it rounds them. A block waits only
+/// for those that have begun before it, which all are on the GPU: nobody waits for ever. In the emulator
+/// blocks run one after the other, and nobody waits at all: it finds a wrong number of turns, but not a
+/// missing fence.
 
-#include "kernels/hopper/vector_sum.cuh"
+#include "kernels/hopper/global_sums.cuh"
 #include "kernels/ladders/attention/attention_backward_bf16/hopper/key_block.cuh"
 
 namespace ultra::kernels::attention_backward_bf16 {
 namespace {
 
 constexpr int kWritersName = 2;  // of their barrier
-
-// Waits until `turns` blocks have added; one thread calls it, and a barrier of the writers follows.
-__device__ __forceinline__ void wait_for_turn(unsigned* turn, unsigned turns) {
-  while (atomicAdd(turn, 0U) != turns) {
-  }
-  __threadfence();  // without it, what others have added may be read before the turn
-}
+constexpr int kTogether = 4;     // loads from shared memory before the first of them is used
 
 // Sums of a tile, four at once: a thread's of one or both warpgroups.
 template <int kHeadDim>
@@ -39,46 +34,25 @@ __device__ __forceinline__ float4 part_of(const Shared<kHeadDim>& shared, int i)
   return part;
 }
 
-// Stores quad number `i` of a tile as d_q: two elements of each of two rows.
-__device__ __forceinline__ void store_d_q(const Problem& problem, const QueryTile& at, int i,
-                                          const float4& sums) {
-  const Shape& shape = problem.shape;
-  const int box = i / (kQuads * kWarpgroup);
-  const int quad = i / kWarpgroup % kQuads;
-  const int thread = i % kWarpgroup;
-  const int column = box * kBoxColumns + quad * 8 + 2 * (thread % 4);
-  const unsigned pairs[2] = {simt::pack_bf16(sums.x * shape.scale, sums.y * shape.scale),
-                             simt::pack_bf16(sums.z * shape.scale, sums.w * shape.scale)};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int query = at.first_query + thread / 32 * 16 + thread % 32 / 4 + half * 8;
-    if (query < shape.seq_len && column < shape.head_dim) {
-      const std::size_t place = std::size_t(at.head) * shape.seq_len + query;
-      simt::stg(reinterpret_cast<unsigned*>(&problem.d_q[place * shape.head_dim + column]),
-                pairs[half]);
-    }
-  }
-}
-
 // Adds a tile's d_q, which lies in shared memory. `own` is the thread's number among the writers.
 template <int kHeadDim>
-__device__ __forceinline__ void add_d_q(const OrderedProblem& problem,
-                                        const Shared<kHeadDim>& shared, const QueryTile& at,
-                                        float4* sums, bool is_first, bool is_last, int own) {
+__device__ __forceinline__ void add_d_q(const Shared<kHeadDim>& shared, float4* sums, bool is_first,
+                                        int own) {
+  static_assert(kQuadsOfTile<kHeadDim> % (kTogether * kWriters) == 0);
 #pragma unroll 1
-  for (int i = own; i < kQuadsOfTile<kHeadDim>; i += kWriters) {
-    float4 part = part_of(shared, i);
-    if (is_last) {
-      if (!is_first) {
-        const float4 before = simt::ldg(&sums[i]);
-        part =
-            make_float4(before.x + part.x, before.y + part.y, before.z + part.z, before.w + part.w);
+  for (int first = own; first < kQuadsOfTile<kHeadDim>; first += kTogether * kWriters) {
+    float4 parts[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      parts[i] = part_of(shared, first + i * kWriters);
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      if (is_first) {
+        simt::stg(&sums[first + i * kWriters], parts[i]);
+      } else {
+        add_vector(&sums[first + i * kWriters], parts[i]);
       }
-      store_d_q(problem, at, i, part);
-    } else if (is_first) {
-      simt::stg(&sums[i], part);
-    } else {
-      add_vector(&sums[i], part);
     }
   }
 }
@@ -100,15 +74,51 @@ __device__ __forceinline__ void write_d_q(const OrderedProblem& problem, Shared<
     }
     __syncwarp();
     wait_at_named<kWriters>(kWritersName);  // without it, others add before the turn
-    add_d_q<kHeadDim>(problem, shared, at,
+    add_d_q<kHeadDim>(shared,
                       reinterpret_cast<float4*>(problem.d_q_sums) + tile * kQuadsOfTile<kHeadDim>,
-                      turns == 0, keys.block == 0, own);
+                      turns == 0, own);
     __syncwarp();
     release(shared.d_q_is_empty);
     wait_at_named<kWriters>(kWritersName);  // without it, others have not added yet
     if (own == 0) {
-      __threadfence();  // without it, the turn may be passed before the sums are there
-      atomicAdd(turn, 1U);
+      pass_turn(turn);
+    }
+  }
+}
+
+// Rounds a tile's sums, a block for each tile of queries and a thread for what one multiplying thread
+// has had: two elements of each of two rows in each quad.
+template <int kHeadDim>
+__global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
+    round_kernel(const OrderedProblem problem) {
+  const Shape& shape = problem.shape;
+  const int tiles = (shape.seq_len + kQueries - 1) / kQueries;
+  const int head = static_cast<int>(blockIdx.x) / tiles;
+  const int first_query = static_cast<int>(blockIdx.x) % tiles * kQueries;
+  const int box = static_cast<int>(threadIdx.x) / kWarpgroup;
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  const float4* const sums = reinterpret_cast<const float4*>(problem.d_q_sums) +
+                             std::size_t(blockIdx.x) * kQuadsOfTile<kHeadDim> +
+                             box * kQuads * kWarpgroup + thread;
+  float4 own[kQuads];
+#pragma unroll
+  for (int quad = 0; quad < kQuads; ++quad) {
+    own[quad] = simt::ldg(&sums[quad * kWarpgroup]);
+  }
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = first_query + thread / 32 * 16 + thread % 32 / 4 + half * 8;
+    const std::size_t row =
+        (std::size_t(head) * shape.seq_len + query) * static_cast<std::size_t>(shape.head_dim);
+#pragma unroll
+    for (int quad = 0; quad < kQuads; ++quad) {
+      const int column = box * kBoxColumns + quad * 8 + 2 * (thread % 4);
+      if (query < shape.seq_len && column < shape.head_dim) {
+        const float first = half == 0 ? own[quad].x : own[quad].z;
+        const float second = half == 0 ? own[quad].y : own[quad].w;
+        simt::stg(reinterpret_cast<unsigned*>(&problem.d_q[row + column]),
+                  simt::pack_bf16(first * shape.scale, second * shape.scale));
+      }
     }
   }
 }

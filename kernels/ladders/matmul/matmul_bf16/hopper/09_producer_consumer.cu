@@ -1,4 +1,4 @@
-// Rung 9: one warpgroup fetches, the other multiplies. Checked on the emulator; not run on a GPU yet.
+// Rung 9: one warpgroup fetches, the other multiplies. Checked on the emulator, right on an H200.
 //
 // Idea:   a ring of four stages between them (ring.cuh). The fetcher runs ahead until the ring is full;
 //         the multiplier finds its next boxes already there. Both wait only for each other's barriers,

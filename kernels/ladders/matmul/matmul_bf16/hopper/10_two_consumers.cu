@@ -1,4 +1,4 @@
-// Rung 10: a tile of 128 x 256 for two multiplying warpgroups. Checked on the emulator; not run on a GPU yet.
+// Rung 10: a tile of 128 x 256 for two multiplying warpgroups. Checked on the emulator, right on an H200.
 //
 // Idea:   each has 64 rows and all 256 columns, so both read the same b, with the widest instruction
 //         there is. While one waits at a barrier, the other keeps the tensor cores busy. The fetcher

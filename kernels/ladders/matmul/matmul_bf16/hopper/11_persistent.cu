@@ -1,4 +1,4 @@
-// Rung 11: one block per multiprocessor, which stays and computes tile after tile. Checked on the emulator; not run on a GPU yet.
+// Rung 11: one block per multiprocessor, which stays and computes tile after tile. Checked on the emulator, right on an H200.
 //
 // Idea:   the fetcher goes on to the next tile while the multipliers store c: the ring knows nothing of
 //         tiles. And the block chooses its tiles: those that are computed at the same time form a band
