@@ -126,9 +126,10 @@ class Clocks:
                 pass  # "[N/A]"
         return found
 
-    def median_of(self, field, form):
+    def median_of(self, field):
+        """None where it is not told."""
         values = self.values_of(field)
-        return form.format(statistics.median(values)) if values else "-"
+        return statistics.median(values) if values else None
 
     def reasons(self):
         """What has slowed the GPU down at any time."""
@@ -203,6 +204,11 @@ class Machine:
     def say(self, *lines):
         with self.lock, open(self.output / "report.md", "a", encoding="utf-8") as report:
             report.write("\n".join(lines) + "\n")
+
+    def keep(self, name, event):
+        """Adds a line of JSON to a file of results."""
+        with self.lock, open(self.output / name, "a", encoding="utf-8") as kept:
+            kept.write(json.dumps(event) + "\n")
 
     def section(self, title, *lines):
         self.say("", f"## {title}", "", *lines)

@@ -24,7 +24,7 @@ but pack need Python and the driver only, and take --folder FOLDER and
     --jobs N           tests at a time (1); what is timed runs alone
     --again            also what is done already
 
-OUTPUT.tar.gz holds all results after every part. Exit code 1 when something is wrong, 3 when the
+OUTPUT.tar.gz holds all results after every part; times.jsonl there has a line for each rung timed. Exit code 1 when something is wrong, 3 when the
 budget has ended before the work.
 """
 
@@ -65,6 +65,9 @@ OF_THE_SYSTEM = re.compile(r"^(ld-linux|lib(c|m|dl|rt|pthread)\.so)")
 # What Nsight Compute counts over all instructions and the emulator over what is recorded.
 NOT_COMPARED = ("smsp__sass_branch_targets", "smsp__thread_inst")
 DURATION = "gpu__time_duration.sum"  # nanoseconds
+# Of a rung's line of JSON, what times.jsonl keeps.
+KEPT = ("ladder", "rung", "name", "sizes", "seed", "status", "unit", "rate", "median_seconds",
+        "of_ceiling", "worst_error")
 WRONG, BUDGET_ENDED = 1, 3
 
 
@@ -105,13 +108,14 @@ def collect(build, folder):
         shutil.copy(HERE / name, folder)
 
 
-def emulate(folder):
-    """Counts each rung in the emulator, which needs no GPU and takes its time."""
+def emulate(program, folder):
+    """Counts each rung in the emulator, which needs no GPU, takes its time, and wants a program with
+    its symbols."""
     (folder / EMULATED).mkdir()
-    listed = subprocess.run([folder / PROGRAM, "--list"], capture_output=True, text=True, check=True)
+    listed = subprocess.run([program, "--list"], capture_output=True, text=True, check=True)
     for ladder, rungs in gpu_machine.ladders_of(listed.stdout).items():
         for rung in rungs:
-            subprocess.run([folder / PROGRAM, "--emulate", "--kernel", f"{ladder}/{rung.number}",
+            subprocess.run([program, "--emulate", "--kernel", f"{ladder}/{rung.number}",
                             "--metrics", folder / EMULATED / f"{ladder}_{rung.number}.jsonl"],
                            check=True, stdout=subprocess.DEVNULL)
 
@@ -131,7 +135,7 @@ def compress(folder):
 def pack(folder):
     build_programs(ROOT / "build/gpu")
     collect(ROOT / "build/gpu", folder)
-    emulate(folder)
+    emulate(ROOT / "build/gpu/bin" / PROGRAM, folder)
     compress(folder)
     print("Next, on the machine with the GPU, as often as it says that the budget has ended: tar xf "
           f"{folder.name}.tar.xz && python3 {folder.name}/measure_gpu.py run --folder {folder.name} "
@@ -156,8 +160,8 @@ def test(machine, _):
 
 
 def clocks_in_words(clocks):
-    return [clocks.median_of("clocks.sm", "{:.0f}"), clocks.median_of("power.draw", "{:.0f}"),
-            clocks.reasons()]
+    medians = [clocks.median_of(field) for field in ("clocks.sm", "power.draw")]
+    return [*("-" if x is None else f"{x:.0f}" for x in medians), clocks.reasons()]
 
 
 def time_row(machine, done, rung, event):
@@ -168,6 +172,9 @@ def time_row(machine, done, rung, event):
                     event.get("message") or done.verdict())
         return
     ceiling = event.get("ceiling", {})
+    machine.keep("times.jsonl", {key: event[key] for key in KEPT if key in event} | {
+        "ceiling": {key: ceiling[key] for key in ("name", "rate") if key in ceiling},
+        "megahertz": done.clocks.median_of("clocks.sm")})
     machine.row(f"{rung} {event['name']}", f"{event['median_seconds'] * 1e3:.4f}",
                 f"{event['rate']:.1f} {event['unit']}",
                 f"{ceiling['rate']:.1f}: {ceiling['name']}" if ceiling else "-",

@@ -144,6 +144,9 @@ class MeasureGpu(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("| toy/01 naive | 2.0000 | 12.5 GB/s | 25.0: cuBLAS | 50.0% | 1980 | 350 | "
                       "power cap | right |", self.report())
+        kept = json.loads((self.folder / "results/times.jsonl").read_text(encoding="utf-8"))
+        self.assertEqual((kept["ladder"], kept["rate"], kept["ceiling"], kept["megahertz"]),
+                         ("toy", 12.5, {"name": "cuBLAS", "rate": 25.0}, 1980.0))
         with tarfile.open(self.folder / "results.tar.gz") as archive:
             self.assertIn("results/report.md", archive.getnames())
 

@@ -38,6 +38,19 @@ TEST(KernelsProgram, ShowsTheFirstLadderWithoutFlags) {
   EXPECT_THAT(result.out, AllOf(HasSubstr("matmul_fp32"), HasSubstr("naive"), HasSubstr("right")));
 }
 
+TEST(KernelsProgram, WithoutSymbolsItSaysThatItCannotFindArrays) {
+  const ultra::test::TemporaryFolder folder;
+  const std::string program = folder.path("stripped");
+  ASSERT_EQ(ultra::test::run_command(
+                {"strip", "-o", program, ultra::test::program_path("09_kernels")})
+                .exit_code,
+            0);
+  const ProcessResult result =
+      ultra::test::run_command({program, "--emulate", "--kernel", "matmul_fp32/tiled"});
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_THAT(result.out + result.err, HasSubstr("do not strip it"));
+}
+
 TEST(KernelsProgram, ListsWithoutRunning) {
   const ProcessResult result = run({"--list"});
   EXPECT_EQ(result.exit_code, 0) << result.err;

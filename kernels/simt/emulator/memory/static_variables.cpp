@@ -17,6 +17,8 @@
 #include <memory>
 #include <span>
 
+#include "kernels/simt/error.hpp"
+
 namespace ultra::simt::emulator {
 namespace {
 
@@ -91,6 +93,7 @@ bool is_local(const char* symbol) { return std::strncmp(symbol, "_ZZ", 3) == 0; 
 struct Found {
   std::vector<StaticVariable>& variables;
   std::map<std::uintptr_t, std::string>& kernels;
+  bool is_stripped = false;  // the executable
 };
 
 // A loaded executable or library: where its code is, and this thread's variables.
@@ -147,10 +150,9 @@ int add_object(dl_phdr_info* info, std::size_t, void* data) {
   }
   const bool is_executable = info->dlpi_name == nullptr || *info->dlpi_name == '\0';
   const MappedFile file(is_executable ? "/proc/self/exe" : info->dlpi_name);
-  if (!add_symbols(file, {.code = info->dlpi_addr, .variables = block}, found)) {
-    found.variables.push_back(
-        {.name = "shared memory", .symbol = {}, .begin = block, .bytes = segment->p_memsz});
-  }
+  const bool has_symbols =
+      add_symbols(file, {.code = info->dlpi_addr, .variables = block}, found);
+  found.is_stripped = found.is_stripped || (is_executable && !has_symbols);
   return 0;
 }
 
@@ -172,9 +174,15 @@ const StaticVariable* StaticVariables::find(std::uintptr_t address, std::uintptr
     return value < variable.begin;
   };
   if (!is_read_) {
-    is_read_ = true;
     Found found{.variables = variables_, .kernels = kernels_};
     dl_iterate_phdr(&add_object, &found);
+    if (found.is_stripped) {
+      throw SimtError(Fault::kLaunch,
+                      "the emulator looks for a kernel's __shared__ arrays in the symbols of the "
+                      "program, and found none; expected a program as the linker leaves it. Hint: "
+                      "do not strip it");
+    }
+    is_read_ = true;
     std::sort(variables_.begin(), variables_.end(),
               [](const auto& left, const auto& right) { return left.begin < right.begin; });
   }

@@ -29,8 +29,8 @@ class StaticVariables {
   /// @brief The variable that holds an address, or null. The first call reads the symbol tables.
   /// Variables of other kernels than the one whose code is at `kernel` do not count, so that an index
   /// that leaves an array does not land in a neighbour: kernels are the functions whose names end in
-  /// `_kernel`. Where there is no table (a stripped executable), all thread-local memory of the
-  /// executable or library is one variable.
+  /// `_kernel`.
+  /// @throws SimtError (Fault::kLaunch) where the executable has no table: it was stripped.
   [[nodiscard]] const StaticVariable* find(std::uintptr_t address, std::uintptr_t kernel);
 
  private:

@@ -80,7 +80,7 @@ __device__ __forceinline__ void write_d_q(const OrderedProblem& problem, Shared<
     __syncwarp();
     release(shared.d_q_is_empty);
     wait_at_named<kWriters>(kWritersName);  // without it, others have not added yet
-    if (own == 0) {
+    if (own == 32) {  // the other warp, while the first one looks for its next turn
       pass_turn(turn);
     }
   }
