@@ -1,5 +1,6 @@
 // The executable 09_kernels, started as a user starts it.
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -41,12 +42,12 @@ TEST(KernelsProgram, ShowsTheFirstLadderWithoutFlags) {
 TEST(KernelsProgram, WithoutSymbolsItSaysThatItCannotFindArrays) {
   const ultra::test::TemporaryFolder folder;
   const std::string program = folder.path("stripped");
-  ASSERT_EQ(ultra::test::run_command(
-                {"strip", "-o", program, ultra::test::program_path("09_kernels")})
-                .exit_code,
-            0);
+  constexpr std::chrono::seconds kLimit{60};
+  const Words strip = {"/usr/bin/env", "strip", "-o", program,
+                       ultra::test::program_path("09_kernels")};
+  ASSERT_EQ(ultra::test::run_command(strip, kLimit).exit_code, 0);
   const ProcessResult result =
-      ultra::test::run_command({program, "--emulate", "--kernel", "matmul_fp32/tiled"});
+      ultra::test::run_command({program, "--emulate", "--kernel", "matmul_fp32/tiled"}, kLimit);
   EXPECT_EQ(result.exit_code, 1) << result.err;
   EXPECT_THAT(result.out + result.err, HasSubstr("do not strip it"));
 }
