@@ -150,8 +150,7 @@ int add_object(dl_phdr_info* info, std::size_t, void* data) {
   }
   const bool is_executable = info->dlpi_name == nullptr || *info->dlpi_name == '\0';
   const MappedFile file(is_executable ? "/proc/self/exe" : info->dlpi_name);
-  const bool has_symbols =
-      add_symbols(file, {.code = info->dlpi_addr, .variables = block}, found);
+  const bool has_symbols = add_symbols(file, {.code = info->dlpi_addr, .variables = block}, found);
   found.is_stripped = found.is_stripped || (is_executable && !has_symbols);
   return 0;
 }

@@ -353,7 +353,8 @@ TEST(TrainOptionsValidate, ModelsThatOthersTrainAreNotTooLarge) {
   for (const char* words :
        {"--layers 16 --hidden 2048 --heads 32 --kv-heads 8 --ffn 8192 --seq 4096 --vocab 128256 "
         "--micro-batch 4 --global-batch 4",
-        "--layers 126 --hidden 16384 --heads 128 --kv-heads 8 --ffn 53248 --seq 8192 --vocab 128256 "
+        "--layers 126 --hidden 16384 --heads 128 --kv-heads 8 --ffn 53248 --seq 8192 --vocab "
+        "128256 "
         "--micro-batch 1 --global-batch 1024"}) {
     EXPECT_NO_THROW(parse_training(words).validate()) << words;
   }
