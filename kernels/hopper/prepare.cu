@@ -40,27 +40,28 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encoder() {
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
 
-// A matrix for rank 2, `layers` of them behind each other for rank 3.
-TensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, int columns,
-                            int box_rows, unsigned rank) {
+// A matrix for rank 2, one for each head of each sequence for rank 4.
+TensorMap describe_matrices(const simt::bf16* first, const HeadMatrices& of, int box_rows,
+                            unsigned rank) {
   static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = find_encoder();
-  const auto row_bytes = static_cast<cuuint64_t>(columns) * sizeof(simt::bf16);
   // The fastest extent comes first; the fastest stride is not told.
-  const cuuint64_t extents[3] = {static_cast<cuuint64_t>(columns), static_cast<cuuint64_t>(rows),
-                                 static_cast<cuuint64_t>(layers)};
-  const cuuint64_t byte_strides[2] = {row_bytes, row_bytes * static_cast<cuuint64_t>(rows)};
-  const cuuint32_t box[3] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1};
-  const cuuint32_t steps[3] = {1, 1, 1};
+  const cuuint64_t extents[4] = {
+      static_cast<cuuint64_t>(of.columns), static_cast<cuuint64_t>(of.rows),
+      static_cast<cuuint64_t>(of.heads), static_cast<cuuint64_t>(of.sequences)};
+  const cuuint64_t byte_strides[3] = {of.row_bytes(), of.head_bytes(), of.sequence_bytes()};
+  const cuuint32_t box[4] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
   TensorMap map{};
-  const CUresult result = kEncode(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<simt::bf16*>(matrices), extents,
-      byte_strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult result =
+      kEncode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<simt::bf16*>(first), extents,
+              byte_strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     throw simt::SimtError(
         simt::Fault::kCuda,
-        "cuTensorMapEncodeTiled refuses " + std::to_string(layers) + " x " + std::to_string(rows) +
-            " x " + std::to_string(columns) + " elements with error " +
+        "cuTensorMapEncodeTiled refuses " + std::to_string(of.sequences) + " x " +
+            std::to_string(of.heads) + " x " + std::to_string(of.rows) + " x " +
+            std::to_string(of.columns) + " elements with error " +
             std::to_string(static_cast<int>(result)) +
             ", expected rows and a first byte at multiples of 16 bytes. Hint: take "
             "the matrix from a Buffer, not from its middle");
@@ -82,12 +83,11 @@ void expect_hopper(const char* hint) {
 }
 
 TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns, int box_rows) {
-  return describe_matrices(matrix, 1, rows, columns, box_rows, 2);
+  return describe_matrices(matrix, {1, 1, rows, columns}, box_rows, 2);
 }
 
-TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows, int columns,
-                         int box_rows) {
-  return describe_matrices(matrices, layers, rows, columns, box_rows, 3);
+TensorMap describe_heads(const simt::bf16* first, const HeadMatrices& of, int box_rows) {
+  return describe_matrices(first, of, box_rows, 4);
 }
 
 unsigned count_multiprocessors() {

@@ -3,13 +3,43 @@
 /// What the launchers of Hopper's rungs do on the host, on every executor: refuse what they cannot do,
 /// describe matrices to TMA, count multiprocessors, launch clusters.
 
+#include <cstdint>
+
+#include "kernels/simt/small_floats.cuh"
+
+namespace ultra::kernels::hopper {
+
+/// @brief A matrix [rows, columns] of bf16 for each head of each sequence.
+struct HeadMatrices {
+  int sequences;
+  int heads;  ///< of a sequence
+  int rows;
+  int columns;
+  bool rows_first =
+      false;  ///< [sequences, rows, heads, columns], not [sequences, heads, rows, columns]
+
+  /// @brief Bytes from a row of a matrix to the next one.
+  [[nodiscard]] std::uint64_t row_bytes() const { return (rows_first ? heads : 1) * bytes(1); }
+  /// @brief Bytes from a head's matrix to the next head's.
+  [[nodiscard]] std::uint64_t head_bytes() const { return bytes(rows_first ? 1 : rows); }
+  /// @brief Bytes from a sequence's matrices to the next one's.
+  [[nodiscard]] std::uint64_t sequence_bytes() const { return heads * bytes(rows); }
+
+ private:
+  [[nodiscard]] std::uint64_t bytes(int of_rows) const {
+    return static_cast<std::uint64_t>(of_rows) * static_cast<std::uint64_t>(columns) *
+           sizeof(simt::bf16);
+  }
+};
+
+}  // namespace ultra::kernels::hopper
+
 #if defined(__CUDACC__)
 
 #include <utility>
 
 #include "kernels/hopper/tma.cuh"
 #include "kernels/simt/simt.cuh"
-#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::kernels::hopper {
 
@@ -24,10 +54,10 @@ void expect_hopper(const char* hint);
 [[nodiscard]] TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns,
                                         int box_rows);
 
-/// @brief The same of `layers` matrices behind each other: a box lies in one of them, and what is outside
-/// of it is zeros, not the next one's rows.
-[[nodiscard]] TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows,
-                                       int columns, int box_rows);
+/// @brief The same of a matrix for each head of each sequence: a box lies in one of them, and what is
+/// outside of it is zeros, not the next one's rows.
+[[nodiscard]] TensorMap describe_heads(const simt::bf16* first, const HeadMatrices& of,
+                                       int box_rows);
 
 /// @brief Launches a kernel whose blocks form clusters of `blocks`, which it must say itself, too
 /// (__cluster_dims__).
@@ -47,12 +77,10 @@ void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
 #else
 
 #include <cstddef>
-#include <cstdint>
 #include <tuple>
 #include <utility>
 
 #include "kernels/hopper/tma.cuh"
-#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::kernels::hopper {
 namespace {
@@ -60,20 +88,18 @@ namespace {
 /// @brief The emulator has what Hopper has.
 inline void expect_hopper(const char*) {}
 
-/// @brief `layers` matrices [rows, columns] of bf16 behind each other, as TMA hears of them: boxes of
-/// [box_rows, 64], swizzled.
-inline TensorMap describe_matrices(const simt::bf16* matrices, int layers, int rows, int columns,
-                                   int box_rows, unsigned rank) {
+/// @brief Matrices [rows, columns] of bf16, as TMA hears of them: boxes of [box_rows, 64], swizzled.
+inline TensorMap describe_matrices(const simt::bf16* first, const HeadMatrices& of, int box_rows,
+                                   unsigned rank) {
   constexpr unsigned kBoxColumns = 64;  // 128 bytes, the span of the swizzle
-  const auto row_bytes = static_cast<std::uint64_t>(columns) * sizeof(simt::bf16);
   TensorMap map{
-      .address = reinterpret_cast<std::byte*>(const_cast<simt::bf16*>(matrices)),
+      .address = reinterpret_cast<std::byte*>(const_cast<simt::bf16*>(first)),
       .element_bytes = sizeof(simt::bf16),
       .rank = rank,
-      .extents = {static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
-                  static_cast<std::uint64_t>(layers)},
-      .byte_strides = {sizeof(simt::bf16), row_bytes, row_bytes * static_cast<std::uint64_t>(rows)},
-      .box = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1},
+      .extents = {static_cast<std::uint64_t>(of.columns), static_cast<std::uint64_t>(of.rows),
+                  static_cast<std::uint64_t>(of.heads), static_cast<std::uint64_t>(of.sequences)},
+      .byte_strides = {sizeof(simt::bf16), of.row_bytes(), of.head_bytes(), of.sequence_bytes()},
+      .box = {kBoxColumns, static_cast<std::uint32_t>(box_rows), 1, 1},
       .swizzle = simt::emulator::Swizzle::k128};
   simt::emulator::check_tensor_map(map);
   return map;
@@ -84,13 +110,13 @@ inline TensorMap describe_matrices(const simt::bf16* matrices, int layers, int r
 /// @throws simt::SimtError when the driver would refuse the matrix.
 [[nodiscard]] inline TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns,
                                                int box_rows) {
-  return describe_matrices(matrix, 1, rows, columns, box_rows, 2);
+  return describe_matrices(matrix, {1, 1, rows, columns}, box_rows, 2);
 }
 
-/// @brief The same of `layers` matrices behind each other: a box lies in one of them.
-[[nodiscard]] inline TensorMap describe_stack(const simt::bf16* matrices, int layers, int rows,
-                                              int columns, int box_rows) {
-  return describe_matrices(matrices, layers, rows, columns, box_rows, 3);
+/// @brief The same of a matrix for each head of each sequence: a box lies in one of them.
+[[nodiscard]] inline TensorMap describe_heads(const simt::bf16* first, const HeadMatrices& of,
+                                              int box_rows) {
+  return describe_matrices(first, of, box_rows, 4);
 }
 
 /// @brief Launches a kernel whose blocks form clusters of `blocks`.

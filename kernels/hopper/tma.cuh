@@ -10,6 +10,16 @@
 
 #include "kernels/hopper/barrier.cuh"
 
+namespace ultra::kernels::hopper {
+
+/// @brief A head of a sequence, of those that a tensor map knows.
+struct HeadAt {
+  int sequence;  ///< of the batch
+  int head;      ///< of the sequence
+};
+
+}  // namespace ultra::kernels::hopper
+
 #if defined(__CUDACC__)
 
 #include <cuda.h>
@@ -33,13 +43,14 @@ __device__ __forceinline__ void fetch_box(uint4* box, const TensorMap& map, int 
       : "memory");
 }
 
-/// @brief The same of a stack of matrices: the box lies in matrix `layer`.
-__device__ __forceinline__ void fetch_box(uint4* box, const TensorMap& map, int layer, int row,
-                                          int column, Barrier& barrier) {
+/// @brief The same of a matrix for each head: the box lies in that of `head`.
+__device__ __forceinline__ void fetch_box(uint4* box, const TensorMap& map, const HeadAt& head,
+                                          int row, int column, Barrier& barrier) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared_address(box)),
-      "l"(&map), "r"(column), "r"(row), "r"(layer), "r"(shared_address(&barrier))
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(box)),
+      "l"(&map), "r"(column), "r"(row), "r"(head.head), "r"(head.sequence),
+      "r"(shared_address(&barrier))
       : "memory");
 }
 
@@ -69,12 +80,13 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int row, int col
       : "memory");
 }
 
-/// @brief The same of a stack of matrices: into matrix `layer`, and nothing outside of it.
-__device__ __forceinline__ void store_box(const TensorMap& map, int layer, int row, int column,
-                                          const uint4* box) {
+/// @brief The same of a matrix for each head: into that of `head`, and nothing outside of it.
+__device__ __forceinline__ void store_box(const TensorMap& map, const HeadAt& head, int row,
+                                          int column, const uint4* box) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" ::"l"(&map),
-      "r"(column), "r"(row), "r"(layer), "r"(shared_address(box))
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+          &map),
+      "r"(column), "r"(row), "r"(head.head), "r"(head.sequence), "r"(shared_address(box))
       : "memory");
 }
 
@@ -114,13 +126,13 @@ inline void fetch_box(uint4* box, const TensorMap& map, int row, int column, Bar
                              .place = {.file = file, .line = line}});
 }
 
-/// @brief The same of a stack of matrices: the box lies in matrix `layer`.
-inline void fetch_box(uint4* box, const TensorMap& map, int layer, int row, int column,
+/// @brief The same of a matrix for each head: the box lies in that of `head`.
+inline void fetch_box(uint4* box, const TensorMap& map, const HeadAt& head, int row, int column,
                       Barrier& barrier, const char* file = __builtin_FILE(),
                       int line = __builtin_LINE()) {
   simt::emulator::fetch_box({.shared = box,
                              .map = &map,
-                             .position = {column, row, layer},
+                             .position = {column, row, head.head, head.sequence},
                              .barrier = &barrier,
                              .blocks = 0,
                              .place = {.file = file, .line = line}});
@@ -154,12 +166,13 @@ inline void store_box(const TensorMap& map, int row, int column, const uint4* bo
                              .place = {.file = file, .line = line}});
 }
 
-/// @brief The same of a stack of matrices: into matrix `layer`.
-inline void store_box(const TensorMap& map, int layer, int row, int column, const uint4* box,
-                      const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+/// @brief The same of a matrix for each head: into that of `head`.
+inline void store_box(const TensorMap& map, const HeadAt& head, int row, int column,
+                      const uint4* box, const char* file = __builtin_FILE(),
+                      int line = __builtin_LINE()) {
   simt::emulator::store_box({.shared = const_cast<uint4*>(box),
                              .map = &map,
-                             .position = {column, row, layer},
+                             .position = {column, row, head.head, head.sequence},
                              .barrier = nullptr,
                              .blocks = 0,
                              .place = {.file = file, .line = line}});

@@ -29,19 +29,19 @@ struct Shared {
 
 // Where a box begins.
 struct Corner {
-  int layer;
+  HeadAt head;
   int row;
   int column;
 };
 
-// Fetches a box of a stack, and stores its units as they lie.
+// Fetches a box of a head's matrix, and stores its units as they lie.
 __global__ void fetch_kernel(const __grid_constant__ TensorMap map, Corner at, uint4* out) {
   auto& shared = aligned_shared<Shared>();
   if (threadIdx.x == 0) {
     init_barrier(shared.is_full, 1);
     publish_barriers();
     arrive_and_expect(shared.is_full, sizeof shared.box);
-    fetch_box(shared.box, map, at.layer, at.row, at.column, shared.is_full);
+    fetch_box(shared.box, map, at.head, at.row, at.column, shared.is_full);
   }
   __syncthreads();
   wait_for(shared.is_full, 0);
@@ -50,35 +50,42 @@ __global__ void fetch_kernel(const __grid_constant__ TensorMap map, Corner at, u
   }
 }
 
-float value_of(int layer, int row, int column) {
-  return static_cast<float>(layer * 100 + row * 7 + column % 31 + 1);
+float value_of(const HeadAt& head, int row, int column) {
+  return static_cast<float>(head.sequence * 400 + head.head * 100 + row * 7 + column % 31 + 1);
 }
 
 class Boxes : public ::testing::Test {
  protected:
-  static constexpr int kLayers = 2;
+  static constexpr int kSequences = 2;
+  static constexpr int kHeads = 3;
   static constexpr int kTensorRows = 20;
   static constexpr int kTensorColumns = 72;
 
-  static std::vector<bf16> stack() {
+  static HeadMatrices matrices(bool rows_first) {
+    return {kSequences, kHeads, kTensorRows, kTensorColumns, rows_first};
+  }
+  static std::vector<bf16> values(bool rows_first) {
     std::vector<bf16> values;
-    for (int layer = 0; layer < kLayers; ++layer) {
-      for (int row = 0; row < kTensorRows; ++row) {
+    for (int sequence = 0; sequence < kSequences; ++sequence) {
+      for (int i = 0; i < kHeads * kTensorRows; ++i) {
+        const int head = rows_first ? i % kHeads : i / kTensorRows;
+        const int row = rows_first ? i / kHeads : i % kTensorRows;
         for (int column = 0; column < kTensorColumns; ++column) {
-          values.push_back(bf16(value_of(layer, row, column)));
+          values.push_back(bf16(value_of({sequence, head}, row, column)));
         }
       }
     }
     return values;
   }
-  static bool is_inside(int layer, int row, int column) {
-    return layer >= 0 && layer < kLayers && row >= 0 && row < kTensorRows && column >= 0 &&
+  static bool is_inside(const HeadAt& head, int row, int column) {
+    return head.sequence >= 0 && head.sequence < kSequences && head.head >= 0 &&
+           head.head < kHeads && row >= 0 && row < kTensorRows && column >= 0 &&
            column < kTensorColumns;
   }
 
-  void expect_box(const Corner& corner) {
-    const TensorMap map =
-        describe_stack(tensor_.data(), kLayers, kTensorRows, kTensorColumns, kRows);
+  void expect_box(const Corner& corner, bool rows_first) {
+    const Buffer<bf16> tensor("tensor", values(rows_first));
+    const TensorMap map = describe_heads(tensor.data(), matrices(rows_first), kRows);
     const Report report =
         recorded(fetch_kernel, one_block(32, bytes_of<Shared>()), map, corner, out_.data());
     const std::vector<uint4> found = out_.download();
@@ -87,12 +94,11 @@ class Boxes : public ::testing::Test {
       for (int column = 0; column < kColumns; ++column) {
         const int unit = row * kRowUnits + (column / 8 ^ row % 8);
         const auto* const elements = reinterpret_cast<const bf16*>(&at(found, unit));
-        const bool exists = is_inside(corner.layer, corner.row + row, corner.column + column);
+        const bool exists = is_inside(corner.head, corner.row + row, corner.column + column);
         inside += exists ? sizeof(bf16) : 0;
-        const float expected =
-            exists ? static_cast<float>(
-                         bf16(value_of(corner.layer, corner.row + row, corner.column + column)))
-                   : 0.0F;
+        const float expected = exists ? static_cast<float>(bf16(value_of(
+                                            corner.head, corner.row + row, corner.column + column)))
+                                      : 0.0F;
         ASSERT_EQ(static_cast<float>(elements[column % 8]), expected) << row << ", " << column;
       }
     }
@@ -100,15 +106,16 @@ class Boxes : public ::testing::Test {
     EXPECT_EQ(report.total(AccessKind::kGlobalLoad).requests, 1U);
   }
 
-  const Buffer<bf16> tensor_{"tensor", stack()};
   Buffer<uint4> out_{"out", std::size_t{kUnits}};
 };
 
 TEST_F(Boxes, ArriveSwizzledWithZerosOutside) {
   for (const Corner& corner :
-       {Corner{0, 0, 0}, Corner{0, 3, 8}, Corner{0, 10, 0}, Corner{1, 0, 40}, Corner{1, 12, 64},
-        Corner{1, -5, -9}, Corner{2, 0, 0}, Corner{0, 40, 0}, Corner{0, 0, 80}}) {
-    expect_box(corner);
+       {Corner{{0, 0}, 0, 0}, Corner{{0, 1}, 3, 8}, Corner{{0, 2}, 10, 0}, Corner{{1, 0}, 0, 40},
+        Corner{{1, 2}, 12, 64}, Corner{{1, 1}, -5, -9}, Corner{{2, 0}, 0, 0}, Corner{{0, 3}, 0, 0},
+        Corner{{0, 0}, 40, 0}, Corner{{0, 0}, 0, 80}}) {
+    expect_box(corner, false);
+    expect_box(corner, true);
   }
 }
 
@@ -116,7 +123,8 @@ TEST_F(Boxes, AreReadFromBuffersThatHoldValues) {
   const Buffer<bf16> empty("empty", std::size_t{kRows} * kColumns);
   const auto fetch = [&](const bf16* matrix, int rows) {
     launch(fetch_kernel, one_block(32, bytes_of<Shared>()),
-           describe_stack(matrix, 1, rows, kColumns, kRows), Corner{0, 0, 0}, out_.data());
+           describe_heads(matrix, {1, 1, rows, kColumns}, kRows), Corner{{0, 0}, 0, 0},
+           out_.data());
   };
   expect_fault(Fault::kUninitialised, {"reads element 0 of buffer 'empty'"},
                [&] { fetch(empty.data(), kRows); });
@@ -140,7 +148,7 @@ __device__ void fill(Staged& shared, Manner manner) {
     for (int i = 0; i < 4; ++i) {
       const int row = lane / 4 + i % 2 * 8;
       const int column = (unit + i / 2) * 8 + lane % 4 * 2;
-      packed[i] = pack_bf16(value_of(0, row, column), value_of(0, row, column + 1));
+      packed[i] = pack_bf16(value_of({0, 0}, row, column), value_of({0, 0}, row, column + 1));
     }
     const int row = lane % 16;
     store_matrices(&shared.box[row * kRowUnits + ((unit + lane / 16) ^ row % 8)], packed);
@@ -200,7 +208,7 @@ TEST_F(StoredBoxes, ReachAsFarAsTheTensor) {
       const bool is_in_box = row >= 12 && column >= 16;
       inside += is_in_box ? sizeof(bf16) : 0;
       const float expected =
-          is_in_box ? static_cast<float>(bf16(value_of(0, row - 12, column - 16))) : -1.0F;
+          is_in_box ? static_cast<float>(bf16(value_of({0, 0}, row - 12, column - 16))) : -1.0F;
       ASSERT_EQ(static_cast<float>(at(found, row * kTensorColumns + column)), expected)
           << row << ", " << column;
     }

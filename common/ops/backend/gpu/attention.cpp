@@ -1,6 +1,7 @@
 // Attention and its gradients.
 
 #include <bit>
+#include <cstdint>
 
 #include "common/base/numeric.hpp"
 #include "common/ops/attention.hpp"
@@ -119,12 +120,36 @@ void differentiate_plainly(const AttentionGradients& gradients, const AttentionO
                                         launched.queue());
 }
 
-/// [batch, seq, heads, head_dim] as the ladders have it: [batch, heads, seq, head_dim].
-Tensor heads_first(const Tensor& x) { return x.transpose(1, 2).clone(); }
+/// How a ladder's kernels have heads: as layers do, [batch, seq, heads, head_dim], or [batch, heads, seq,
+/// head_dim].
+enum class Order { kTokensFirst, kHeadsFirst };
 
-/// Room for the ladders' counterpart of x.
-Tensor room_heads_first(const Tensor& x, DType dtype) {
-  return Tensor::empty(x.device(), {x.size(0), x.size(2), x.size(1), x.size(3)}, dtype);
+Order order_of(AttentionWay way) {
+  return way == AttentionWay::kLadderF32 ? Order::kHeadsFirst : Order::kTokensFirst;
+}
+/// Of their gradients: with documents, no register is left for the other order.
+Order order_of_gradients(AttentionWay way) {
+  return way == AttentionWay::kDocumentsBf16 ? Order::kHeadsFirst : order_of(way);
+}
+
+/// A tensor as kernels read it, which copy 16 bytes at once.
+Tensor as_read(const Tensor& x, Order order) {
+  if (order == Order::kHeadsFirst) return x.transpose(1, 2).clone();
+  const bool lies_right =
+      x.is_contiguous() && reinterpret_cast<std::uintptr_t>(x.address()) % 16 == 0;
+  return lies_right ? x : x.clone();
+}
+
+/// Where they write a result: there, or into room that put_back() copies from.
+Tensor as_written(const Tensor& result, Order order) {
+  if (order == Order::kTokensFirst) return result;
+  return Tensor::empty(result.device(),
+                       {result.size(0), result.size(2), result.size(1), result.size(3)},
+                       result.dtype());
+}
+
+void put_back(const Tensor& result, const Tensor& written, Order order) {
+  if (order == Order::kHeadsFirst) result.copy_from(written.transpose(1, 2));
 }
 
 /// [batch, seq, heads, head_dim] as one sequence of all: [1, batch * seq, heads, head_dim].
@@ -135,14 +160,15 @@ AttentionOperands as_pack(const AttentionOperands& in) {
 }
 
 /// The sizes as the ladders take them.
-kernels::attention::Shape ladder_shape(const AttentionOperands& in) {
+kernels::attention::Shape ladder_shape(const AttentionOperands& in, Order order) {
   return {.batch = checked_cast<int>(in.query.size(0)),
           .kv_heads = checked_cast<int>(in.key.size(2)),
           .group = checked_cast<int>(in.query.size(2) / in.key.size(2)),
           .seq_len = checked_cast<int>(in.query.size(1)),
           .head_dim = checked_cast<int>(in.query.size(3)),
           .causal = in.options.mask == Mask::kCausal,
-          .scale = static_cast<float>(in.options.scale)};
+          .scale = static_cast<float>(in.options.scale),
+          .tokens_first = order == Order::kTokensFirst};
 }
 
 /// The documents of a pack as kernels take them.
@@ -165,15 +191,16 @@ Tensor upload_begins(const AttentionOperands& in, AttentionWay way) {
 void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in,
                       AttentionWay way) {
   const Tensor begins = upload_begins(in, way);
-  const Tensor q = heads_first(in.query);
-  const Tensor k = heads_first(in.key);
-  const Tensor v = heads_first(in.value);
-  const Tensor o = room_heads_first(in.query, result.output.dtype());
+  const Order order = order_of(way);
+  const Tensor q = as_read(in.query, order);
+  const Tensor k = as_read(in.key, order);
+  const Tensor v = as_read(in.value, order);
+  const Tensor o = as_written(result.output, order);
   {
     const auto launched = launch("attention", {q, k, v, begins}, {o, result.log_sum_exp});
     const auto problem = [&]<class Problem, class T>() {
       Problem of{};
-      of.shape = ladder_shape(in);
+      of.shape = ladder_shape(in, order);
       of.q = elements<const T>(q);
       of.k = elements<const T>(k);
       of.v = elements<const T>(v);
@@ -200,7 +227,7 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
       launched.kernels().attention_bf16(of_bf16(), launched.queue());
     }
   }
-  result.output.copy_from(o.transpose(1, 2));
+  put_back(result.output, o, order);
 }
 
 /// The same of documents, which lie behind one another in the sequences of a batch too.
@@ -216,22 +243,23 @@ void attend_to_documents(const AttentionResult& result, const AttentionOperands&
 /// The ladders' gradients.
 void differentiate_by_ladder(const AttentionGradients& gradients, const AttentionOperands& in,
                              const BackwardInputs& from, AttentionWay way) {
-  const Tensor q = heads_first(in.query);
-  const Tensor k = heads_first(in.key);
-  const Tensor v = heads_first(in.value);
-  const Tensor o = heads_first(from.output);
-  const Tensor d_o = heads_first(from.d_output);
+  const Order order = order_of_gradients(way);
+  const Tensor q = as_read(in.query, order);
+  const Tensor k = as_read(in.key, order);
+  const Tensor v = as_read(in.value, order);
+  const Tensor o = as_read(from.output, order);
+  const Tensor d_o = as_read(from.d_output, order);
   const DType dtype = gradients.d_query.dtype();
-  const Tensor d_q = room_heads_first(in.query, dtype);
-  const Tensor d_k = room_heads_first(in.key, dtype);
-  const Tensor d_v = room_heads_first(in.key, dtype);
+  const Tensor d_q = as_written(gradients.d_query, order);
+  const Tensor d_k = as_written(gradients.d_key, order);
+  const Tensor d_v = as_written(gradients.d_value, order);
   const Tensor& sums = from.log_sum_exp;
   const Tensor delta = Tensor::empty(sums.device(), sums.shape(), sums.dtype());
   const Tensor begins = upload_begins(in, way);
   Tensor d_q_sums;  // of the kernel for Hopper, whose blocks add to it in turns
   Tensor turns;
   if (way == AttentionWay::kHopperBf16) {
-    const kernels::attention::Shape shape = ladder_shape(in);
+    const kernels::attention::Shape shape = ladder_shape(in, order);
     d_q_sums = Tensor::empty(sums.device(), {kernels::attention_backward_bf16::d_q_sums_of(shape)},
                              DType::kF32);
     turns = Tensor::empty(sums.device(), {kernels::attention_backward_bf16::turns_of(shape)},
@@ -242,7 +270,7 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
                                  {d_q, d_k, d_v, delta, d_q_sums, turns});
     const auto problem = [&]<class Problem, class T>() {
       Problem of{};
-      of.shape = ladder_shape(in);
+      of.shape = ladder_shape(in, order);
       of.q = elements<const T>(q);
       of.k = elements<const T>(k);
       of.v = elements<const T>(v);
@@ -284,9 +312,9 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
       }
     }
   }
-  gradients.d_query.copy_from(d_q.transpose(1, 2));
-  gradients.d_key.copy_from(d_k.transpose(1, 2));
-  gradients.d_value.copy_from(d_v.transpose(1, 2));
+  put_back(gradients.d_query, d_q, order);
+  put_back(gradients.d_key, d_k, order);
+  put_back(gradients.d_value, d_v, order);
 }
 
 /// The same of documents, which lie behind one another in the sequences of a batch too.

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// The two kernels of rung 1 as functions of a block's place, for sequences that lie wherever they
-/// lie: head h's rows begin at Rows::first_of(h).
+/// lie: Rows says where.
 
 #include "kernels/ladders/attention/attention_backward_bf16/warp_gradients.cuh"
 
@@ -15,17 +15,9 @@ using attention_bf16::lane_group;
 using attention_bf16::lane_in_group;
 using attention_bf16::multiply_queries;
 using attention_bf16::multiply_weights;
+using attention_bf16::Rows;
+using attention_bf16::token_step;
 using simt::bf16;
-
-// Where a sequence's rows are: heads are `of_head` rows apart.
-struct Rows {
-  int of_head;
-  int begin;
-
-  [[nodiscard]] __device__ __forceinline__ std::size_t first_of(std::size_t head) const {
-    return head * of_head + begin;
-  }
-};
 
 // dk and dv of 128 keys: rows are keys, columns the queries of all heads that share them.
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
@@ -34,28 +26,35 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
                                                    int tile) {
   const Shape& shape = problem.shape;
   const int width = shape.head_dim;
+  const int q_step = token_step(shape, shape.kv_heads * shape.group);
+  const int k_step = token_step(shape, shape.kv_heads);
   const Tiles<kHeadDim> tiles;
   const int first_key = tile * kRows;
-  const std::size_t key_row = rows_of.first_of(blockIdx.y) + first_key;
+  const int key_row = rows_of.first_in(shape, shape.kv_heads, blockIdx.y) + first_key * k_step;
+  const auto first_k = [&] { return std::size_t(key_row) * width; };
+  const int first_q =  // of the first head that shares them
+      rows_of.first_in(shape, shape.kv_heads * shape.group, blockIdx.y * shape.group);
   const int keys = shape.seq_len - first_key;
   // The first query that sees the block's first key is that key's own.
   const int first_query = shape.causal ? first_key : 0;
   const int tiles_of_head =
       (shape.seq_len - first_query + kColumns<kHeadDim> - 1) / kColumns<kHeadDim>;
   const auto copy_queries = [&](int stage, int step) {
-    const std::size_t head = std::size_t(blockIdx.y) * shape.group + step / tiles_of_head;
     const int query = first_query + step % tiles_of_head * kColumns<kHeadDim>;
-    const std::size_t first = (rows_of.first_of(head) + query) * width;
+    const int row = first_q + step / tiles_of_head * rows_of.head_step(shape) + query * q_step;
+    const std::size_t first = std::size_t(row) * width;
     const int rows = shape.seq_len - query;
     copy_tile<kColumns<kHeadDim>, kHeadDim, kThreads>(tiles.columns(stage, 0), &problem.q[first],
-                                                      rows, width);
+                                                      rows, width, q_step * width);
     copy_tile<kColumns<kHeadDim>, kHeadDim, kThreads>(tiles.columns(stage, 1), &problem.d_o[first],
-                                                      rows, width);
+                                                      rows, width, q_step * width);
     simt::commit_copies();
   };
 
-  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(0), &problem.k[key_row * width], keys, width);
-  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(1), &problem.v[key_row * width], keys, width);
+  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(0), &problem.k[first_k()], keys, width,
+                                       k_step * width);
+  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(1), &problem.v[first_k()], keys, width,
+                                       k_step * width);
   copy_queries(0, 0);
   Sums<kHeadDim> d_k = {};
   Sums<kHeadDim> d_v = {};
@@ -70,8 +69,8 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
     }
     const bf16* const q_tile = tiles.columns(step % 2, 0);
     const bf16* const d_o_tile = tiles.columns(step % 2, 1);
-    const std::size_t first_row =
-        rows_of.first_of(std::size_t(blockIdx.y) * shape.group + step / tiles_of_head);
+    const int first_row =
+        rows_of.first_of(blockIdx.y * shape.group) + step / tiles_of_head * rows_of.of_head;
     const int own_query =
         first_query + step % tiles_of_head * kColumns<kHeadDim> + 2 * lane_in_group();
 
@@ -112,9 +111,10 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
     attention_bf16::pack_weights(packed, gradients);
     multiply_weights<kHeadDim>(d_k, packed, q_tile);
   }
-  store_rows<kHeadDim>(problem.d_k, problem.wide_d_k, key_row * width, d_k, shape.scale, keys,
-                       width);
-  store_rows<kHeadDim>(problem.d_v, problem.wide_d_v, key_row * width, d_v, 1.0F, keys, width);
+  store_rows<kHeadDim>(problem.d_k, problem.wide_d_k, first_k(), d_k, shape.scale, keys, width,
+                       k_step * width);
+  store_rows<kHeadDim>(problem.d_v, problem.wide_d_v, first_k(), d_v, 1.0F, keys, width,
+                       k_step * width);
 }
 
 // dq of 128 queries: rows are queries, columns keys.
@@ -123,24 +123,30 @@ __device__ __forceinline__ void differentiate_queries(const Problem& problem, co
                                                       int tile) {
   const Shape& shape = problem.shape;
   const int width = shape.head_dim;
+  const int q_step = token_step(shape, shape.kv_heads * shape.group);
+  const int k_step = token_step(shape, shape.kv_heads);
   const Tiles<kHeadDim> tiles;
   const int first_query = tile * kRows;
-  const std::size_t first_row = rows_of.first_of(blockIdx.y);
-  const std::size_t first = (first_row + first_query) * width;
-  const std::size_t first_key_row = rows_of.first_of(blockIdx.y / shape.group);
+  const int first_row = rows_of.first_of(blockIdx.y);
+  const int query_row =
+      rows_of.first_in(shape, shape.kv_heads * shape.group, blockIdx.y) + first_query * q_step;
+  const std::size_t first = std::size_t(query_row) * width;
+  const int first_k = rows_of.first_in(shape, shape.kv_heads, blockIdx.y / shape.group);
   const int rows = shape.seq_len - first_query;
   const auto copy_keys = [&](int stage, int key) {
-    const std::size_t place = (first_key_row + key) * width;
+    const std::size_t place = std::size_t(first_k + key * k_step) * width;
     const int keys = shape.seq_len - key;
     copy_tile<kColumns<kHeadDim>, kHeadDim, kThreads>(tiles.columns(stage, 0), &problem.k[place],
-                                                      keys, width);
+                                                      keys, width, k_step * width);
     copy_tile<kColumns<kHeadDim>, kHeadDim, kThreads>(tiles.columns(stage, 1), &problem.v[place],
-                                                      keys, width);
+                                                      keys, width, k_step * width);
     simt::commit_copies();
   };
 
-  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(0), &problem.q[first], rows, width);
-  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(1), &problem.d_o[first], rows, width);
+  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(0), &problem.q[first], rows, width,
+                                       q_step * width);
+  copy_tile<kRows, kHeadDim, kThreads>(tiles.rows(1), &problem.d_o[first], rows, width,
+                                       q_step * width);
   copy_keys(0, 0);
   const int own_query = first_query + attention_bf16::first_warp_row<1>() + lane_group();
   float lse[2];
@@ -184,7 +190,8 @@ __device__ __forceinline__ void differentiate_queries(const Problem& problem, co
     multiply_weights<kHeadDim>(d_q, packed, tiles.columns(stage, 0));
     stage = 1 - stage;
   }
-  store_rows<kHeadDim>(problem.d_q, problem.wide_d_q, first, d_q, shape.scale, rows, width);
+  store_rows<kHeadDim>(problem.d_q, problem.wide_d_q, first, d_q, shape.scale, rows, width,
+                       q_step * width);
 }
 
 }  // namespace

@@ -56,36 +56,41 @@ __device__ __forceinline__ simt::Pack<float, 2> pair_at(const simt::bf16* row, i
 // delta = rowsum(d_o * o): a warp per row, the lanes two elements apart.
 template <typename T>
 __global__ void delta_kernel(const T* __restrict__ o, const simt::bf16* __restrict__ d_o,
-                             float* __restrict__ delta, std::size_t rows, int head_dim) {
-  const std::size_t row = std::size_t(blockIdx.x) * (kThreads / 32) + threadIdx.x / 32;
-  if (row >= rows) {
+                             float* __restrict__ delta, const attention::Shape shape) {
+  const int token = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  if (token >= shape.seq_len) {
     return;
   }
+  const attention_bf16::Rows rows{shape.seq_len, 0};
+  const int heads = shape.kv_heads * shape.group;
+  const int row =
+      rows.first_in(shape, heads, blockIdx.y) + token * attention_bf16::token_step(shape, heads);
+  const std::size_t first = std::size_t(row) * shape.head_dim;
   const int lane = threadIdx.x % 32;
   float sum = 0.0F;
-  for (int d = 2 * lane; d < head_dim; d += 64) {
-    const simt::Pack<float, 2> output = pair_at(&o[row * head_dim], d);
-    const simt::Pack<float, 2> gradient = pair_at(&d_o[row * head_dim], d);
+  for (int d = 2 * lane; d < shape.head_dim; d += 64) {
+    const simt::Pack<float, 2> output = pair_at(&o[first], d);
+    const simt::Pack<float, 2> gradient = pair_at(&d_o[first], d);
     sum += output.values[0] * gradient.values[0] + output.values[1] * gradient.values[1];
   }
   sum = simt::warp_sum(sum);
   if (lane == 0) {
-    simt::stg(&delta[row], sum);
+    simt::stg(&delta[rows.first_of(blockIdx.y) + token], sum);
   }
 }
 
 void launch_delta(const Problem& problem, const simt::Queue& queue) {
-  const std::size_t rows = problem.shape.rows();
-  const simt::Config config = {.name = "delta",
-                               .grid = {.x = simt::ceil_div(rows, kThreads / 32)},
-                               .block = {.x = kThreads},
-                               .queue = queue};
+  const attention::Shape& shape = problem.shape;
+  const simt::Config config = {
+      .name = "delta",
+      .grid = {.x = simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kThreads / 32),
+               .y = static_cast<unsigned>(shape.heads())},
+      .block = {.x = kThreads},
+      .queue = queue};
   if (problem.wide_o != nullptr) {
-    simt::launch(delta_kernel<float>, config, problem.wide_o, problem.d_o, problem.delta, rows,
-                 problem.shape.head_dim);
+    simt::launch(delta_kernel<float>, config, problem.wide_o, problem.d_o, problem.delta, shape);
   } else {
-    simt::launch(delta_kernel<simt::bf16>, config, problem.o, problem.d_o, problem.delta, rows,
-                 problem.shape.head_dim);
+    simt::launch(delta_kernel<simt::bf16>, config, problem.o, problem.d_o, problem.delta, shape);
   }
 }
 
@@ -94,10 +99,11 @@ __device__ __forceinline__ float gradient_of(float weight, float gradient, float
   return weight * (gradient - delta);
 }
 
-// Stores 16 rows of a warp, two elements at once. `rows`: of the block until the sequence's end.
+// Stores 16 rows of a warp, `stride` elements apart, two elements at once. `rows`: of the block until the
+// sequence's end.
 template <int kHeadDim, typename T>
 __device__ __forceinline__ void store_rows(T* target, const Sums<kHeadDim>& sums, float factor,
-                                           int rows, int columns) {
+                                           int rows, int columns, int stride) {
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = attention_bf16::first_warp_row<1>() + attention_bf16::lane_group() + half * 8;
@@ -105,7 +111,7 @@ __device__ __forceinline__ void store_rows(T* target, const Sums<kHeadDim>& sums
     for (int n = 0; n < kHeadDim / 8; ++n) {
       if (row < rows && n * 8 < columns) {
         attention_bf16::store_pair(
-            &target[row * columns + n * 8 + 2 * attention_bf16::lane_in_group()],
+            &target[row * stride + n * 8 + 2 * attention_bf16::lane_in_group()],
             sums[0][n][2 * half] * factor, sums[0][n][2 * half + 1] * factor);
       }
     }
@@ -116,17 +122,17 @@ __device__ __forceinline__ void store_rows(T* target, const Sums<kHeadDim>& sums
 template <int kHeadDim>
 __device__ __forceinline__ void store_rows(simt::bf16* narrow, float* wide, std::size_t place,
                                            const Sums<kHeadDim>& sums, float factor, int rows,
-                                           int columns) {
+                                           int columns, int stride) {
   if (wide != nullptr) {
-    store_rows<kHeadDim>(&wide[place], sums, factor, rows, columns);
+    store_rows<kHeadDim>(&wide[place], sums, factor, rows, columns, stride);
   } else {
-    store_rows<kHeadDim>(&narrow[place], sums, factor, rows, columns);
+    store_rows<kHeadDim>(&narrow[place], sums, factor, rows, columns, stride);
   }
 }
 
 // What a lane needs of a query: lse times log2(e), or delta.
-__device__ __forceinline__ float statistic(const float* __restrict__ values, std::size_t first,
-                                           int query, int seq_len) {
+__device__ __forceinline__ float statistic(const float* __restrict__ values, int first, int query,
+                                           int seq_len) {
   return query < seq_len ? simt::ldg(&values[first + query]) : 0.0F;
 }
 

@@ -30,6 +30,7 @@ __global__ void __launch_bounds__(kThreads, 1) varlen_keys_kernel(const Varlen p
   }
   attention_backward_bf16::Problem document = problem.pack;
   document.shape.seq_len = own.length;
+  document.shape.tokens_first = false;  // known to the compiler: registers are full
   differentiate_keys<kHeadDim>(document, {problem.pack.shape.seq_len, own.begin}, own.tile);
 }
 
@@ -41,6 +42,7 @@ __global__ void __launch_bounds__(kThreads, 1) varlen_queries_kernel(const Varle
   }
   attention_backward_bf16::Problem document = problem.pack;
   document.shape.seq_len = own.length;
+  document.shape.tokens_first = false;  // known to the compiler: registers are full
   differentiate_queries<kHeadDim>(document, {problem.pack.shape.seq_len, own.begin}, own.tile);
 }
 

@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) tensor_cores_kernel(const P
   bf16* const k_tile = &q_tile[kQueries * kHeadDim];
   bf16* const v_tile = &k_tile[kKeys<kHeadDim> * kHeadDim];
 
-  load_tile<kQueries, kHeadDim>(q_tile, &problem.q[(site.first_row + site.first_query) * columns],
+  load_tile<kQueries, kHeadDim>(q_tile, &problem.q[std::size_t(site.first_q + site.first_query) * columns],
                                 shape.seq_len - site.first_query, columns);
   const int query = site.first_query + first_warp_row<kRowTiles>();
   const int least_keys = keys_of_query(shape, query);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks) tensor_cores_kernel(const P
   for (int key = 0; key < site.most_keys; key += kKeys<kHeadDim>) {
     // Without it, keys and values overwrite some that other warps still multiply.
     __syncthreads();
-    const std::size_t first = (site.first_key_row + key) * columns;
+    const std::size_t first = std::size_t(site.first_k + key) * columns;
     load_tile<kKeys<kHeadDim>, kHeadDim>(k_tile, &problem.k[first], shape.seq_len - key, columns);
     load_tile<kKeys<kHeadDim>, kHeadDim>(v_tile, &problem.v[first], shape.seq_len - key, columns);
     // Without it, a warp multiplies what another has not loaded yet.

@@ -8,10 +8,11 @@
 namespace ultra::kernels::attention_bf16 {
 namespace {
 
-// Begins to copy `rows` rows of `columns` elements, contiguous in global memory, into a swizzled tile of
-// kRows x kHeadDim, the rest zeros. kAtOnce: of a thread's copies, how many addresses wait in registers.
+// Begins to copy `rows` rows of `columns` elements, which lie `stride` elements apart, into a swizzled tile
+// of kRows x kHeadDim, the rest zeros. kAtOnce: of a thread's copies, how many addresses wait in registers.
 template <int kRows, int kHeadDim, int kBlockThreads, int kAtOnce = kRows>
-__device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int rows, int columns) {
+__device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int rows, int columns,
+                                          int stride) {
   constexpr int kChunks = kHeadDim / kChunk;
 #pragma unroll kAtOnce
   for (int step = 0; step < kRows * kChunks / kBlockThreads; ++step) {
@@ -19,7 +20,7 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int ro
     const int row = index / kChunks;
     const int chunk = index % kChunks;
     const bool is_inside = row < rows && chunk * kChunk < columns;
-    const bf16* const from = is_inside ? &source[row * columns + chunk * kChunk] : source;
+    const bf16* const from = is_inside ? &source[row * stride + chunk * kChunk] : source;
     simt::copy_async<16>(&tile[swizzled_index<kHeadDim>(row, chunk)], from, is_inside ? 16 : 0);
   }
 }

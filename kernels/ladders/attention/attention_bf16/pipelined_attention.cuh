@@ -45,21 +45,24 @@ __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
                                                      const Mask& hide) {
   const Shape& shape = problem.shape;
   const int columns = shape.head_dim;
+  const int q_step = token_step(shape, shape.kv_heads * shape.group);
+  const int k_step = token_step(shape, shape.kv_heads);
   bf16* const q_tile = simt::dynamic_shared<bf16>();
   bf16* const stages = &q_tile[kQueries * kHeadDim];  // keys, then values, of each stage
   const auto copy_keys_and_values = [&](int stage, int key) {
     bf16* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
-    const std::size_t first = (site.first_key_row + key) * columns;
-    copy_tile<kKeys<kHeadDim>, kHeadDim, kThreads, kAtOnce>(k_tile, &problem.k[first],
-                                                            shape.seq_len - key, columns);
+    const std::size_t first = std::size_t(site.first_k + key * k_step) * columns;
     copy_tile<kKeys<kHeadDim>, kHeadDim, kThreads, kAtOnce>(
-        &k_tile[kKeys<kHeadDim> * kHeadDim], &problem.v[first], shape.seq_len - key, columns);
+        k_tile, &problem.k[first], shape.seq_len - key, columns, k_step * columns);
+    copy_tile<kKeys<kHeadDim>, kHeadDim, kThreads, kAtOnce>(&k_tile[kKeys<kHeadDim> * kHeadDim],
+                                                            &problem.v[first], shape.seq_len - key,
+                                                            columns, k_step * columns);
     simt::commit_copies();
   };
 
-  copy_tile<kQueries, kHeadDim, kThreads>(q_tile,
-                                          &problem.q[(site.first_row + site.first_query) * columns],
-                                          shape.seq_len - site.first_query, columns);
+  copy_tile<kQueries, kHeadDim, kThreads>(
+      q_tile, &problem.q[std::size_t(site.first_q + site.first_query * q_step) * columns],
+      shape.seq_len - site.first_query, columns, q_step * columns);
   copy_keys_and_values(0, keys.first);
   int stage = 0;
   for (int key = keys.first; key < keys.end; key += kKeys<kHeadDim>) {

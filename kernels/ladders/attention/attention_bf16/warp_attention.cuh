@@ -57,21 +57,55 @@ __device__ __forceinline__ int keys_of_query(const Shape& shape, int query) {
   return shape.causal && query < shape.seq_len ? query + 1 : shape.seq_len;
 }
 
+// Rows, of head_dim elements each, from a token's to the next one's in a tensor of `heads` heads in each
+// sequence.
+__device__ __forceinline__ int token_step(const Shape& shape, int heads) {
+  return shape.tokens_first ? heads : 1;
+}
+
+// Where a sequence's rows are: heads are `of_head` rows apart, or tokens first. Heads count over all
+// sequences.
+struct Rows {
+  int of_head;
+  int begin;
+
+  // The first row of a head in what has a number for each row: lse, delta.
+  [[nodiscard]] __device__ __forceinline__ int first_of(int head) const {
+    return head * of_head + begin;
+  }
+  // Its first row in a tensor of `heads` heads in each sequence.
+  [[nodiscard]] __device__ __forceinline__ int first_in(const Shape& shape, int heads,
+                                                        int head) const {
+    return shape.tokens_first ? first_of(head / heads) * heads + head % heads : first_of(head);
+  }
+  // From there to the next head's, of the same sequence.
+  [[nodiscard]] __device__ __forceinline__ int head_step(const Shape& shape) const {
+    return shape.tokens_first ? 1 : of_head;
+  }
+};
+
 // Which queries a block works on.
 struct BlockSite {
   int first_query;
-  std::size_t first_row;      // of the head, among all rows of q
-  std::size_t first_key_row;  // of the head, among all rows of k
-  int most_keys;              // that any of the block's queries sees
+  int first_row;  // of the head, in lse
+  int first_q;    // of the head, among the rows of q and of o
+  int first_k;    // of the head, among the rows of k and of v
+  int most_keys;  // that any of the block's queries sees
 };
 
-// Tile number `tile` of a head's queries.
+// Tile number `tile` of a head's queries, `queries` of them, of a sequence with the shape's seq_len.
+__device__ __forceinline__ BlockSite site_of(const Shape& shape, const Rows& rows, int head,
+                                             int tile, int queries) {
+  const int first_query = tile * queries;
+  return {first_query, rows.first_of(head),
+          rows.first_in(shape, shape.kv_heads * shape.group, head),
+          rows.first_in(shape, shape.kv_heads, head / shape.group),
+          keys_of_query(shape, first_query + queries - 1)};
+}
+
 template <int kBlockQueries>
 __device__ __forceinline__ BlockSite site_of_tile(const Shape& shape, int head, int tile) {
-  const int first_query = tile * kBlockQueries;
-  return {first_query, std::size_t(head) * shape.seq_len,
-          std::size_t(head / shape.group) * shape.seq_len,
-          keys_of_query(shape, first_query + kBlockQueries - 1)};
+  return site_of(shape, {shape.seq_len, 0}, head, tile, kBlockQueries);
 }
 
 // Long rows first.
@@ -263,6 +297,7 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSi
                                            const float (&output)[kTilesOfRows][kHeadDim / 8][4],
                                            const OnlineSoftmaxOf<kTilesOfRows>& softmax) {
   const Shape& shape = problem.shape;
+  const int step = token_step(shape, shape.kv_heads * shape.group);
 #pragma unroll
   for (int m = 0; m < kTilesOfRows; ++m) {
 #pragma unroll
@@ -271,15 +306,15 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSi
       const float factor = 1.0F / sum;
       const int query =
           site.first_query + first_warp_row<kTilesOfRows>() + m * 16 + lane_group() + half * 8;
-      const std::size_t row = site.first_row + query;
+      const std::size_t first = std::size_t(site.first_q + query * step) * shape.head_dim;
       if (query < shape.seq_len) {
         if (lane_in_group() == 0) {
-          simt::stg(&problem.lse[row], softmax.lse_of_row(m, half, sum));
+          simt::stg(&problem.lse[site.first_row + query], softmax.lse_of_row(m, half, sum));
         }
 #pragma unroll
         for (int n = 0; n < kHeadDim / 8; ++n) {
           if (n * 8 < shape.head_dim) {
-            const std::size_t place = row * shape.head_dim + n * 8 + 2 * lane_in_group();
+            const std::size_t place = first + n * 8 + 2 * lane_in_group();
             const float left = output[m][n][2 * half] * factor;
             const float right = output[m][n][2 * half + 1] * factor;
             if (kMayBeWide && problem.wide_o != nullptr) {

@@ -28,14 +28,10 @@ __device__ __forceinline__ attention_bf16::Problem document_of(const Varlen& pro
   return document;
 }
 
-__device__ __forceinline__ BlockSite site_of(const Varlen& problem, const DocumentTile& own) {
-  const Shape& shape = problem.pack.shape;
-  const int first_query = own.tile * kTile;
-  const int last_query = first_query + kTile - 1;
-  const bool has_later = shape.causal && last_query < own.length;
-  return {first_query, std::size_t(blockIdx.y) * shape.seq_len + own.begin,
-          std::size_t(blockIdx.y / shape.group) * shape.seq_len + own.begin,
-          has_later ? last_query + 1 : own.length};
+__device__ __forceinline__ BlockSite site_of_document(const Varlen& problem,
+                                                      const DocumentTile& own) {
+  return site_of(document_of(problem, own).shape, {problem.pack.shape.seq_len, own.begin},
+                 blockIdx.y, own.tile, kTile);
 }
 
 // [region tiles]
@@ -51,13 +47,14 @@ __global__ void __launch_bounds__(kThreads, kBlocks) tiles_kernel(const Varlen p
     return;
   }
   const attention_bf16::Problem document = document_of(problem, own);
-  const BlockSite site = site_of(problem, own);
+  const BlockSite site = site_of_document(problem, own);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
   attend_in_background<kHeadDim, 2>(output, softmax, document, site, {0, site.most_keys},
                                     MaskOfShape<kHeadDim>{document.shape});
   const DocumentTile again = lds(&found);  // registers were full meanwhile
-  store_rows<kHeadDim, true>(document_of(problem, again), site_of(problem, again), output, softmax);
+  store_rows<kHeadDim, true>(document_of(problem, again), site_of_document(problem, again), output,
+                             softmax);
 }
 // [/region]
 

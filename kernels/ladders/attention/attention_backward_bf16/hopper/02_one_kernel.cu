@@ -49,11 +49,14 @@ struct Maps {
 template <int kHeadDim>
 __device__ __forceinline__ void fetch(const Maps& maps, Shared<kHeadDim>& shared,
                                       const KeyBlock& keys) {
-  fetch_tile(shared.k, maps.k, keys.kv_head, keys.first_key, shared.keys_are_full);
-  fetch_tile(shared.v, maps.v, keys.kv_head, keys.first_key, shared.keys_are_full);
+  const Shape& shape = keys.shape;
+  const HeadAt kv_head = attention_bf16::head_at(keys.kv_head, shape.kv_heads);
+  fetch_tile(shared.k, maps.k, kv_head, keys.first_key, shared.keys_are_full);
+  fetch_tile(shared.v, maps.v, kv_head, keys.first_key, shared.keys_are_full);
   RingPosition<kStages> position;
   for (int step = 0; step < keys.steps(); ++step) {
-    const auto [head, tile, first_query] = keys.at(step);
+    const auto [number, tile, first_query] = keys.at(step);
+    const HeadAt head = attention_bf16::head_at(number, shape.kv_heads * shape.group);
     const int stage = position.stage;
     wait_for(shared.are_empty[stage], position.parity ^ 1U);
     fetch_tile(shared.q[stage], maps.q, head, first_query, shared.are_full[stage]);
@@ -176,11 +179,15 @@ class Multiplier {
     hold_in_place(flat(d_k_));
     hold_in_place(flat(d_v_));
     const Shape& shape = problem_.shape;
-    const std::size_t row = std::size_t(keys_.kv_head) * shape.seq_len + keys_.first_key;
-    const std::size_t first = row * shape.head_dim;
+    const int step = attention_bf16::token_step(shape, shape.kv_heads);
+    const int row =
+        attention_bf16::Rows{shape.seq_len, 0}.first_in(shape, shape.kv_heads, keys_.kv_head) +
+        keys_.first_key * step;
+    const std::size_t first = std::size_t(row) * shape.head_dim;
+    const int stride = step * shape.head_dim;
     const int rows = shape.seq_len - keys_.first_key;
-    store_rows<kHeadDim>(&problem_.d_k[first], d_k_, shape.scale, rows, shape.head_dim);
-    store_rows<kHeadDim>(&problem_.d_v[first], d_v_, 1.0F, rows, shape.head_dim);
+    store_rows<kHeadDim>(&problem_.d_k[first], d_k_, shape.scale, rows, shape.head_dim, stride);
+    store_rows<kHeadDim>(&problem_.d_v[first], d_v_, 1.0F, rows, shape.head_dim, stride);
   }
 
  private:
@@ -303,21 +310,21 @@ __global__ void clear_kernel(unsigned* __restrict__ turns, std::size_t count) {
 template <int kHeadDim>
 void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
   const Shape& shape = problem.shape;
-  const int kv_heads = shape.batch * shape.kv_heads;
-  const auto describe_heads = [&](const simt::bf16* rows, int heads, int box_rows) {
-    return attention_bf16::describe_heads(shape, rows, heads, box_rows);
+  const int heads = shape.kv_heads * shape.group;
+  const auto describe_heads = [&](const simt::bf16* rows, int of_sequence, int box_rows) {
+    return attention_bf16::describe_heads(shape, rows, of_sequence, box_rows);
   };
   const unsigned blocks = simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kKeys);
   simt::launch(one_kernel_kernel<kHeadDim>,
                {.name = "one_kernel",
-                .grid = {.x = blocks * static_cast<unsigned>(kv_heads)},
+                .grid = {.x = blocks * static_cast<unsigned>(shape.batch * shape.kv_heads)},
                 .block = {.x = kBlockThreads},
                 .shared_bytes = bytes_of<Shared<kHeadDim>>(),
                 .queue = queue},
-               describe_heads(problem.q, shape.heads(), kQueries),
-               describe_heads(problem.k, kv_heads, kKeys),
-               describe_heads(problem.v, kv_heads, kKeys),
-               describe_heads(problem.d_o, shape.heads(), kQueries), problem);
+               describe_heads(problem.q, heads, kQueries),
+               describe_heads(problem.k, shape.kv_heads, kKeys),
+               describe_heads(problem.v, shape.kv_heads, kKeys),
+               describe_heads(problem.d_o, heads, kQueries), problem);
   simt::launch(round_kernel<kHeadDim>,
                {.name = "round",
                 .grid = {.x = static_cast<unsigned>(one_kernel_tiles(shape))},

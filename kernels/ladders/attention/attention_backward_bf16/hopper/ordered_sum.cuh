@@ -97,6 +97,8 @@ __global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
   const int first_query = static_cast<int>(blockIdx.x) % tiles * kQueries;
   const int box = static_cast<int>(threadIdx.x) / kWarpgroup;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  const int heads = shape.kv_heads * shape.group;
+  const int first = attention_bf16::Rows{shape.seq_len, 0}.first_in(shape, heads, head);
   const float4* const sums = reinterpret_cast<const float4*>(problem.d_q_sums) +
                              std::size_t(blockIdx.x) * kQuadsOfTile<kHeadDim> +
                              box * kQuads * kWarpgroup + thread;
@@ -108,16 +110,16 @@ __global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = first_query + thread / 32 * 16 + thread % 32 / 4 + half * 8;
-    const std::size_t row =
-        (std::size_t(head) * shape.seq_len + query) * static_cast<std::size_t>(shape.head_dim);
+    const int row = first + query * attention_bf16::token_step(shape, heads);
+    const std::size_t place = std::size_t(row) * shape.head_dim;
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) {
       const int column = box * kBoxColumns + quad * 8 + 2 * (thread % 4);
       if (query < shape.seq_len && column < shape.head_dim) {
-        const float first = half == 0 ? own[quad].x : own[quad].z;
-        const float second = half == 0 ? own[quad].y : own[quad].w;
-        simt::stg(reinterpret_cast<unsigned*>(&problem.d_q[row + column]),
-                  simt::pack_bf16(first * shape.scale, second * shape.scale));
+        const float left = half == 0 ? own[quad].x : own[quad].z;
+        const float right = half == 0 ? own[quad].y : own[quad].w;
+        simt::stg(reinterpret_cast<unsigned*>(&problem.d_q[place + column]),
+                  simt::pack_bf16(left * shape.scale, right * shape.scale));
       }
     }
   }

@@ -41,7 +41,7 @@ struct StayingShared : Shared<kHeadDim> {
 
 // A tile of queries of a head.
 struct Work {
-  int head;
+  HeadAt head;
   BlockSite site;
 };
 
@@ -64,7 +64,8 @@ struct Tiles {
       const int number = first + (first / blocks % 2 == 0 ? own : blocks - 1 - own);
       if (number < heads * of_head) {
         const auto [head, from_last] = matmul_bf16::tile_at(number, heads, of_head, heads_at_once);
-        visit(Work{head, site_of_tile<kRowsOfTile>(shape, head, of_head - 1 - from_last)});
+        visit(Work{head_at(head, shape.kv_heads * shape.group),
+                   site_of_tile<kRowsOfTile>(shape, head, of_head - 1 - from_last)});
       }
     }
   }
@@ -125,7 +126,8 @@ __device__ __forceinline__ void fetch_for_all(RingType& ring, const TensorMap& m
                                               const Tiles<kHeadDim>& tiles) {
   RingPosition<kStages<kHeadDim>> position;  // goes on from tile to tile
   tiles.for_own([&](const Work& work) {
-    fetch_tiles(ring, position, map, work.head / tiles.shape.group, work.site.most_keys);
+    fetch_tiles(ring, position, map, {work.head.sequence, work.head.head / tiles.shape.group},
+                work.site.most_keys);
   });
 }
 
@@ -181,7 +183,7 @@ int heads_that_fit(const Shape& shape) {
 template <int kHeadDim>
 void launch_staying(const Problem& problem, const simt::Queue& queue) {
   const Shape& shape = problem.shape;
-  const int kv_heads = shape.batch * shape.kv_heads;
+  const int heads = shape.kv_heads * shape.group;
   const unsigned tiles =
       simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kQueryRows<kHeadDim>) *
       static_cast<unsigned>(shape.heads());
@@ -191,11 +193,10 @@ void launch_staying(const Problem& problem, const simt::Queue& queue) {
                 .block = {.x = (kConsumers<kHeadDim> + 1) * kWarpgroup},
                 .shared_bytes = bytes_of<StayingShared<kHeadDim>>(),
                 .queue = queue},
-               describe_heads(shape, problem.q, shape.heads(), kQueryRows<kHeadDim>),
-               describe_heads(shape, problem.k, kv_heads, kTileKeys),
-               describe_heads(shape, problem.v, kv_heads, kTileKeys),
-               describe_heads(shape, problem.o, shape.heads(), kRows), problem,
-               heads_that_fit(shape));
+               describe_heads(shape, problem.q, heads, kQueryRows<kHeadDim>),
+               describe_heads(shape, problem.k, shape.kv_heads, kTileKeys),
+               describe_heads(shape, problem.v, shape.kv_heads, kTileKeys),
+               describe_heads(shape, problem.o, heads, kRows), problem, heads_that_fit(shape));
 }
 
 }  // namespace

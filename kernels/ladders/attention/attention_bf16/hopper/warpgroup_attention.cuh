@@ -74,11 +74,16 @@ struct Shared {
   }
 };
 
+// Head number `number` over all sequences, of which each has `heads`.
+__device__ __forceinline__ HeadAt head_at(int number, int heads) {
+  return {number / heads, number % heads};
+}
+
 // Fetches all boxes of a tile, which count at `is_full`. What lies outside of the head arrives as
 // zeros.
 template <int kBoxes, int kUnits>
 __device__ __forceinline__ void fetch_tile(uint4 (&tile)[kBoxes][kUnits], const TensorMap& map,
-                                           int head, int row, Barrier& is_full) {
+                                           const HeadAt& head, int row, Barrier& is_full) {
   arrive_and_expect(is_full, sizeof tile);
 #pragma unroll
   for (int box = 0; box < kBoxes; ++box) {
@@ -90,7 +95,7 @@ __device__ __forceinline__ void fetch_tile(uint4 (&tile)[kBoxes][kUnits], const 
 template <int kBoxes, int stages>
 __device__ __forceinline__ void fetch_tiles(Ring<kBoxes, stages>& ring,
                                             RingPosition<stages>& position, const TensorMap& map,
-                                            int head, int keys) {
+                                            const HeadAt& head, int keys) {
   for (int key = 0; key < keys; key += kTileKeys) {
     const int stage = position.stage;
     wait_for(ring.are_empty[stage], position.parity ^ 1U);
@@ -266,8 +271,10 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
     return;
   }
   give_registers<kFetcherRegisters<kHeadDim>>();
-  const int head = static_cast<int>(blockIdx.y);
-  const int kv_head = head / problem.shape.group;
+  const Shape& shape = problem.shape;
+  const int number = static_cast<int>(blockIdx.y);
+  const HeadAt head = head_at(number, shape.kv_heads * shape.group);
+  const HeadAt kv_head = {head.sequence, head.head / shape.group};
   RingPosition<kStages<kHeadDim>> position;
   if (threadIdx.x % kWarpgroup == 0) {
     fetch_tile(shared.q, maps.q, head, site.first_query, shared.q_is_full);
@@ -277,9 +284,10 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
   }
 }
 
-// The rows of `heads` heads, as TMA hears of them.
+// The rows of `heads` heads in each sequence, as TMA hears of them.
 inline TensorMap describe_heads(const Shape& shape, const bf16* rows, int heads, int box_rows) {
-  return describe_stack(rows, heads, shape.seq_len, shape.head_dim, box_rows);
+  return hopper::describe_heads(
+      rows, {shape.batch, heads, shape.seq_len, shape.head_dim, shape.tokens_first}, box_rows);
 }
 
 // A kernel that takes the three maps and the problem.
@@ -289,7 +297,7 @@ template <int kHeadDim>
 void launch_attention(const char* name, Kernel kernel, const Problem& problem,
                       const simt::Queue& queue) {
   const Shape& shape = problem.shape;
-  const int kv_heads = shape.batch * shape.kv_heads;
+  const int heads = shape.kv_heads * shape.group;
   simt::launch(
       kernel,
       {.name = name,
@@ -298,9 +306,9 @@ void launch_attention(const char* name, Kernel kernel, const Problem& problem,
        .block = {.x = (kConsumers<kHeadDim> + 1) * kWarpgroup},
        .shared_bytes = bytes_of<Shared<kHeadDim>>(),
        .queue = queue},
-      describe_heads(shape, problem.q, shape.heads(), kQueryRows<kHeadDim>),
-      describe_heads(shape, problem.k, kv_heads, kTileKeys),
-      describe_heads(shape, problem.v, kv_heads, kTileKeys), problem);
+      describe_heads(shape, problem.q, heads, kQueryRows<kHeadDim>),
+      describe_heads(shape, problem.k, shape.kv_heads, kTileKeys),
+      describe_heads(shape, problem.v, shape.kv_heads, kTileKeys), problem);
 }
 
 }  // namespace
