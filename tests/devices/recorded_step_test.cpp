@@ -113,6 +113,23 @@ TEST_P(RecordedStep, IsTheEmulatedDevicesStepButForTheLaddersCopies) {
   expect_same_memory(recorded, emulated);
 }
 
+class DeviceStep : public test::RandomTest {};
+
+TEST_F(DeviceStep, AttentionInBf16CopiesNoHeads) {
+  const std::string flags = fmt::format("{} --precision bf16", draw(random, 64).flags);
+  SCOPED_TRACE(flags);
+  std::vector<std::string> announced;
+  static_cast<void>(emulated_step(flags, announced));
+  int found = 0;
+  for (std::size_t i = 1; i + 1 < announced.size(); ++i) {
+    if (!announced[i].starts_with("compute: attention")) continue;
+    ++found;
+    EXPECT_EQ((announced[i - 1] + announced[i + 1]).find("copy"), std::string::npos)
+        << announced[i - 1] << ", " << announced[i] << ", " << announced[i + 1];
+  }
+  EXPECT_GT(found, 1) << "forward and backward";
+}
+
 TEST_P(RecordedStep, TwoRecordsAreEqual) {
   const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
   SCOPED_TRACE(flags);
