@@ -74,7 +74,7 @@ def _exchange(file: str, line: str, label: str, kind: str = ".*", **more) -> Rul
 _SP = "solutions/05_tensor_sequence_parallel/sequence_region.cpp"
 _RING = "solutions/06_context_parallel"
 _LINKS = "chapters/07_pipeline_parallel/execution/pipeline_links.cpp"
-_VOCABULARY = "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.cpp"
+_VOCABULARY = "chapters/05_tensor_sequence_parallel/vocabulary/vocabulary_layers.cpp"
 _REGION = "chapters/05_tensor_sequence_parallel/region.cpp"
 _MOE = "chapters/08_expert_parallel/moe_layer.cpp"
 _BLOCK = "common/nn/transformer_block.cpp"
@@ -87,8 +87,8 @@ CODE = [
     _exchange(_SP, "SequenceRegion::leave_backward(const", "output gradient", "all-gather"),
     _exchange(_REGION, '.labeled("input gradient").all_reduce', "input gradient", "all-reduce"),
     _exchange(_REGION, '.labeled("output").all_reduce', "output", "all-reduce", group="tp"),
-    _exchange(_VOCABULARY, 'labeled("highest logit")', "highest logit"),
-    _exchange(_VOCABULARY, 'labeled("sum of exponentials")', "sum of exponentials"),
+    _exchange(_VOCABULARY, 'labeled("highest logit").all_reduce(highest', "highest logit"),
+    _exchange(_VOCABULARY, 'labeled("sum of exponentials").all_reduce(sums)', "sum of exponentials"),
     _exchange(f"{_TP}/partial_gradients.cpp", 'labeled("gradients of copies")', "gradients of copies"),
     _exchange("chapters/03_data_parallel/bucket_exchange.cpp", "dp_.all_reduce(bucket)", "bucket .*", "all-reduce"),
     _exchange("solutions/04_zero/zero_step.cpp", "groups_.shards.reduce_scatter(bucket, shard_)", "reduce bucket .*", "reduce-scatter"),

@@ -1,6 +1,5 @@
-#include "chapters/05_tensor_sequence_parallel/device/vocabulary_loss.hpp"
+#include "chapters/05_tensor_sequence_parallel/vocabulary/vocabulary_layers.hpp"
 
-#include "chapters/05_tensor_sequence_parallel/vocabulary/vocabulary_z_loss.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"

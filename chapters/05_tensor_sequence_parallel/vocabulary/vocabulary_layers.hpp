@@ -1,14 +1,23 @@
 #pragma once
 /// @file
-/// The head's z-loss of a vocabulary in parts: the square of each token's log-sum-exp, around the
-/// cross-entropy of exercise 05.3.
-///
-/// Source: Chowdhery et al. 2022, "PaLM", arXiv 2204.02311, section 5.
+/// What a loss of a vocabulary in parts needs besides exercise 05.3: the cross-entropy by operations,
+/// and the head's z-loss.
 
 #include "common/comm/communicator.hpp"
+#include "common/ops/partial_softmax.hpp"
 #include "common/tensor/tensor.hpp"
 
 namespace ultra::tensor_parallel {
+
+/// @brief Cross-entropy of logits that the ranks have in parts, by operations of their device.
+/// @param part  whose padding is not looked at, and has gradient 0.
+/// @param sum   [ops::digits_of_sums] of f64 on the device, to which the loss is added without anybody waiting; undefined:
+///              it is returned, and the host waits for it.
+/// @return the loss, or 0 when it is in `sum`; the same on every rank, bit for bit.
+/// Collective over tp.
+/// Cost: as vocabulary_parallel_cross_entropy().
+[[nodiscard]] double loss_on_device(const ops::LogitsOfPart& part, double normalizer,
+                                    const Communicator& tp, const Tensor& sum);
 
 /// @brief log sum_j exp(logit_j) of each token, over the logits of all ranks: [tokens], the same on every
 /// rank, of the logits' type.
