@@ -5,16 +5,68 @@
 #include "chapters/05_tensor_sequence_parallel/column_parallel.hpp"
 #include "chapters/05_tensor_sequence_parallel/ring_layers.hpp"
 #include "chapters/05_tensor_sequence_parallel/row_parallel.hpp"
-#include "chapters/05_tensor_sequence_parallel/unrounded_layers.hpp"
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
+#include "common/nn/layer.hpp"
 #include "common/nn/layers/embedding_layer.hpp"
 #include "common/nn/layers/linear.hpp"
+#include "common/ops/matmul.hpp"
 #include "common/ops/sums/exact_sum.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
+
+using ops::as_matrix;
+using ops::Transpose;
+
+/// x op(weight), in rows like those of x, unrounded.
+Tensor product(const Tensor& x, const nn::Parameter& weight, Transpose transpose) {
+  const Tensor y = ops::matmul(as_matrix(x), Transpose::kNo, weight.value(), transpose,
+                               accumulation_dtype(x.dtype()));
+  return y.view(x.shape().with(-1, y.size(1)));
+}
+
+/// ColumnParallelProjections of numbers of two bytes whose ranks add up unrounded parts.
+///
+/// Each rank's product is summed in f32. ColumnParallelProjections and RowParallelLinear round it to two
+/// bytes before it travels: half the bytes, and as many roundings as there are ranks. Here it travels in
+/// f32, and the sum is rounded once, as on one rank: what `--sums tree` needs for the same bits.
+class UnroundedColumnParallel : public ColumnParallelProjections {
+ public:
+  using ColumnParallelProjections::ColumnParallelProjections;
+
+  Tensor backward(std::span<const Tensor> d_y, nn::Saved& saved) override {
+    const Tensor own = saved.take("input");
+    Pending entering = region_->enter(own);
+    Tensor part;
+    for (std::size_t i = weights_.size(); i-- > 0;) {
+      if (part.defined()) {
+        ops::matmul_into(as_matrix(part), as_matrix(d_y[i]), Transpose::kNo, weights_[i]->value(),
+                         Transpose::kNo, ops::Write::kAccumulate);
+      } else {
+        part = product(d_y[i], *weights_[i], Transpose::kNo);
+      }
+    }
+    const Tensor x = entering.wait();
+    Pending d_x = region_->enter_backward(part);
+    for (std::size_t i = weights_.size(); i-- > 0;) nn::add_matmul_grad(*weights_[i], d_y[i], x);
+    return cast(d_x.wait(), own.dtype());
+  }
+};
+
+/// Likewise RowParallelLinear, without a bias.
+class UnroundedRowParallel : public RowParallelLinear {
+ public:
+  UnroundedRowParallel(std::unique_ptr<nn::Parameter> weight, std::shared_ptr<Region> region)
+      : RowParallelLinear(std::move(weight), nullptr, std::move(region)) {}
+
+  Tensor forward(const Tensor& x, nn::Saved& saved) override {
+    saved.put("input", x);
+    const Tensor part = product(x, *weight_, Transpose::kYes);
+    return cast(region_->leave(part).wait(), x.dtype());
+  }
+};
 
 std::unique_ptr<nn::Parameter> make_parameter(const nn::BuildContext& context,
                                               nn::ParameterSpec spec) {

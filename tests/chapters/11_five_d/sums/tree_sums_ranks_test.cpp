@@ -3,7 +3,6 @@
 // Covers: chapters/11_five_d/sums/tree_sums.hpp, chapters/11_five_d/sums/limits.hpp
 // Covers: chapters/04_zero/shards/tree_reducer.hpp, chapters/11_five_d/sums/parted_norm.hpp
 // Covers: chapters/11_five_d/sums/tied_table.hpp, chapters/11_five_d/sums/tree_experts.hpp
-// Covers: chapters/05_tensor_sequence_parallel/unrounded_layers.hpp
 
 #include "chapters/11_five_d/sums/tree_sums.hpp"
 
