@@ -4,14 +4,15 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
+#include <set>
 
 #include "chapters/03_data_parallel/compression/compressed_exchange.hpp"
-#include "chapters/03_data_parallel/compression/compression_volume.hpp"
 #include "chapters/03_data_parallel/compression/power_sgd.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
+#include "common/tensor/dtype.hpp"
 
 namespace ultra::data_parallel {
 namespace {
@@ -72,6 +73,16 @@ std::shared_ptr<const Compressor> compressor_of(const Compression& compression) 
   return nullptr;
 }
 
+/// The groups whose ranks compute the same gradient.
+std::set<std::string> groups_of_copies(const nn::Parameter& parameter) {
+  std::set<std::string> groups;
+  for (const nn::Replication& replication : parameter.replications()) {
+    const bool equal = replication.gradients == nn::CopyGradients::kEqual;
+    if (equal && replication.size > 1) groups.insert(replication.group);
+  }
+  return groups;
+}
+
 }  // namespace
 
 std::string Compression::name() const {
@@ -82,14 +93,19 @@ std::string Compression::name() const {
 }
 
 double Compression::sent_bytes(int replicas, const BucketContents& contents, DType dtype) const {
+  const auto others = static_cast<double>(replicas - 1);
   if (const auto compressor = compressor_of(*this)) {
     const std::size_t words = compressor->message_words(contents.count, dtype);
-    return static_cast<double>(compressed_sent_bytes(replicas, words));
+    return others * static_cast<double>(words * sizeof(std::int32_t));
   }
+  const auto in_all_reduce = [&](std::size_t count) {
+    return 2.0 * others * static_cast<double>(count * size_of(dtype)) / replicas;
+  };
   if (kind == CompressionKind::kPowerSgd) {
-    return power_sgd_sent_bytes(replicas, contents.shapes, rank, dtype);
+    const PowerSgdCounts counts = power_sgd_counts(contents.shapes, rank);
+    return in_all_reduce(counts.first) + in_all_reduce(counts.second);
   }
-  return all_reduce_sent_bytes(replicas, contents.count, dtype);
+  return in_all_reduce(contents.count);
 }
 
 Compression parse_compression(std::string_view text) {
@@ -119,6 +135,19 @@ MakeBucketExchange make_exchange(const Compression& compression, const Communica
     return power_sgd_exchange(dp, {.rank = compression.rank, .feedback = feedback});
   }
   return all_reduce_exchange(dp);
+}
+
+std::vector<Bucket> buckets_of_equal_copies(const std::vector<nn::Parameter*>& parameters,
+                                            std::size_t capacity) {
+  std::map<std::set<std::string>, std::size_t> numbers;
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> kinds;
+  for (const nn::Parameter* parameter : parameters) {
+    counts.push_back(parameter->count());
+    kinds.push_back(
+        numbers.try_emplace(groups_of_copies(*parameter), numbers.size()).first->second);
+  }
+  return assign_buckets_by_kind(counts, kinds, capacity);
 }
 
 }  // namespace ultra::data_parallel

@@ -1,14 +1,17 @@
 #pragma once
 /// @file
-/// The compressions by name, as `--compress` takes them.
+/// The compressions by name, as `--compress` takes them, what they send, and the buckets that they need.
 
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "chapters/03_data_parallel/bucket_assignment.hpp"
 #include "chapters/03_data_parallel/bucket_exchange.hpp"
 #include "chapters/03_data_parallel/compression/compressor.hpp"
 #include "common/comm/communicator.hpp"
+#include "common/nn/parameter.hpp"
 
 namespace ultra::data_parallel {
 
@@ -32,7 +35,11 @@ struct Compression {
   /// @brief "none", "topk:0.01", "int8", "onebit" or "powersgd:2": parse_compression() reads it back.
   [[nodiscard]] std::string name() const;
 
-  /// @brief Bytes that a replica sends for a bucket, averaged over the replicas.
+  /// @brief Bytes that each of N replicas sends for a bucket of S bytes.
+  ///
+  /// Compressed into messages of W bytes: (N-1) W. In an all-reduce: 2 (N-1)/N S, averaged over the
+  /// replicas, which makes it exact for counts that N does not divide. PowerSGD's two all-reduces are of
+  /// R (n + m) elements per matrix with factors, and of the rest.
   [[nodiscard]] double sent_bytes(int replicas, const BucketContents& contents, DType dtype) const;
 };
 
@@ -45,5 +52,17 @@ struct Compression {
 /// @throws ConfigError for a parameter that is out of range.
 [[nodiscard]] MakeBucketExchange make_exchange(const Compression& compression,
                                                const Communicator& dp, ErrorFeedback feedback);
+
+/// @brief Puts parameters into buckets as assign_buckets(), but only such together whose gradients are
+/// equal on the same other ranks, as those of the norms are in tensor parallelism.
+///
+/// What a compression makes of a number depends on all numbers of its bucket: their mean, their
+/// largest. In a bucket with shards, which differ from rank to rank, equal gradients would not stay
+/// equal, and the copies of a weight would drift apart.
+/// @param parameters  in forward order.
+/// @param capacity    elements of a bucket; with 0 each parameter has one of its own.
+/// @return buckets in the order in which the backward pass fills them.
+[[nodiscard]] std::vector<Bucket> buckets_of_equal_copies(
+    const std::vector<nn::Parameter*>& parameters, std::size_t capacity);
 
 }  // namespace ultra::data_parallel

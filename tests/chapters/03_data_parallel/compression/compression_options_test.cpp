@@ -2,7 +2,6 @@
 
 #include <initializer_list>
 
-#include "chapters/03_data_parallel/compression/equal_copies.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 

@@ -3,7 +3,6 @@
 #include "chapters/03_data_parallel/compression/power_sgd.hpp"
 
 #include "chapters/03_data_parallel/compression/compression_options.hpp"
-#include "chapters/03_data_parallel/compression/compression_volume.hpp"
 #include "tests/chapters/03_data_parallel/compression/exchange_trial.hpp"
 #include "tests/support/toolbox.hpp"
 
