@@ -1,4 +1,4 @@
-#include "chapters/03_data_parallel/parameter_server/server_layout.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
 
 #include "chapters/03_data_parallel/parameter_server/stale_clock.hpp"
 #include "tests/support/toolbox.hpp"
