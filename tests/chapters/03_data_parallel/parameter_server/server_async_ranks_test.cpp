@@ -4,8 +4,8 @@
 #include <mutex>
 #include <random>
 
+#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "chapters/03_data_parallel/parameter_server/server_training.hpp"
-#include "chapters/03_data_parallel/parameter_server/straggler.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/03_data_parallel/parameter_server/served_run.hpp"
 #include "tests/support/toolbox.hpp"

@@ -1,10 +1,7 @@
-// Covers: chapters/03_data_parallel/parameter_server/server_technique.hpp
-
-#include "chapters/03_data_parallel/parameter_server/server_options.hpp"
+#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/02_collectives/collectives.hpp"
-#include "chapters/03_data_parallel/parameter_server/server_technique.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/support/files/llama_folder.hpp"
 #include "tests/support/files/temporary_folder.hpp"
