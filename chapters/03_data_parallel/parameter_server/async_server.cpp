@@ -1,7 +1,8 @@
+#include <algorithm>
 #include <utility>
 
 #include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
-#include "chapters/03_data_parallel/parameter_server/stale_clock.hpp"
+#include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/comm/engine/wait_any.hpp"
 
@@ -98,6 +99,39 @@ class AsyncServer : public ParameterServer {
 };
 
 }  // namespace
+
+StaleClock::StaleClock(int replicas, std::size_t staleness, std::size_t steps)
+    : staleness_(staleness),
+      steps_(steps),
+      completed_(checked_cast<std::size_t>(replicas), 0),
+      waits_(completed_.size(), false) {
+  ensure(!completed_.empty(), "a clock of one replica at least");
+}
+
+bool StaleClock::may_go_on(std::size_t completed) const {
+  const std::size_t slowest = this->slowest();
+  return completed < steps_ ? completed - slowest <= staleness_ : slowest == steps_;
+}
+
+std::vector<int> StaleClock::complete(int replica) {
+  const auto own = checked_cast<std::size_t>(replica);
+  ensure(!waits_.at(own) && completed_[own] < steps_, "a replica that was let go makes its step");
+  ++completed_[own];
+  waits_[own] = true;
+  std::vector<int> released;
+  for (std::size_t other = 0; other < waits_.size(); ++other) {
+    if (!waits_[other] || !may_go_on(completed_[other])) continue;
+    waits_[other] = false;
+    released.push_back(checked_cast<int>(other));
+  }
+  return released;
+}
+
+std::size_t StaleClock::completed(int replica) const {
+  return completed_.at(checked_cast<std::size_t>(replica));
+}
+
+std::size_t StaleClock::slowest() const { return *std::ranges::min_element(completed_); }
 
 std::unique_ptr<ParameterServer> async_server(ServedWeights weights, std::size_t staleness,
                                               const train::TrainOptions& options,

@@ -1,6 +1,6 @@
 #include "chapters/03_data_parallel/parameter_server/server_settings.hpp"
 
-#include "chapters/03_data_parallel/parameter_server/stale_clock.hpp"
+#include "chapters/03_data_parallel/parameter_server/parameter_server.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
