@@ -12,12 +12,43 @@
 #include "common/base/errors.hpp"
 #include "common/base/interrupt.hpp"
 #include "common/checkpoint/checksum.hpp"
-#include "common/checkpoint/files/cancellable_files.hpp"
 #include "common/train/run/agree.hpp"
 #include "common/train/run/text_messages.hpp"
 
 namespace ultra::zero {
 namespace {
+
+class CancellableFile final : public checkpoint::OutputFile {
+ public:
+  CancellableFile(std::unique_ptr<checkpoint::OutputFile> file, const std::atomic<bool>& cancelled)
+      : file_(std::move(file)), cancelled_(cancelled) {}
+
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    while (bytes.size() > kCancellablePiece) {
+      expect_wanted();
+      file_->write_at(offset, bytes.first(kCancellablePiece));
+      file_->sync();
+      offset += kCancellablePiece;
+      bytes = bytes.subspan(kCancellablePiece);
+    }
+    expect_wanted();
+    file_->write_at(offset, bytes);
+  }
+  void resize(std::uint64_t bytes) override { file_->resize(bytes); }
+  void sync() override {
+    expect_wanted();
+    file_->sync();
+  }
+  void close() override { file_->close(); }
+
+ private:
+  void expect_wanted() const {
+    if (cancelled_) throw Interrupted("the writing of a file was told to stop");
+  }
+
+  std::unique_ptr<checkpoint::OutputFile> file_;
+  const std::atomic<bool>& cancelled_;
+};
 
 /// Between two looks of a rank that waits for its own writing thread.
 constexpr auto kInterval = std::chrono::milliseconds(2);
@@ -37,6 +68,16 @@ bool on_all(bool holds, const Communicator& world) {
 }
 
 }  // namespace
+
+std::unique_ptr<checkpoint::OutputFile> CancellableFiles::create(
+    const std::filesystem::path& path) {
+  return std::make_unique<CancellableFile>(files_.create(path), cancelled_);
+}
+
+std::unique_ptr<checkpoint::OutputFile> CancellableFiles::open_for_writing(
+    const std::filesystem::path& path) {
+  return std::make_unique<CancellableFile>(files_.open_for_writing(path), cancelled_);
+}
 
 CheckpointWriter::CheckpointWriter(checkpoint::FileLayer& files,
                                    const std::filesystem::path& folder, std::size_t keep,
@@ -117,7 +158,7 @@ void CheckpointWriter::write_file(const std::filesystem::path& file,
                         .bytes = part.bytes().size(),
                         .crc32 = checksum(part.bytes())});
   }
-  checkpoint::CancellableFiles files(files_, cancelled_);
+  CancellableFiles files(files_, cancelled_);
   if (file.filename() != kWeightsFile) files.create(file)->close();
   write_durably(files, file, bytes);
 }
@@ -125,7 +166,7 @@ void CheckpointWriter::write_file(const std::filesystem::path& file,
 std::uint32_t CheckpointWriter::checksum(std::span<const std::byte> bytes) const {
   std::uint32_t crc = 0;
   while (!bytes.empty() && !cancelled_) {
-    const auto piece = bytes.first(std::min(bytes.size(), checkpoint::kCancellablePiece));
+    const auto piece = bytes.first(std::min(bytes.size(), kCancellablePiece));
     crc = checkpoint::crc32_of(piece, crc);
     bytes = bytes.subspan(piece.size());
   }

@@ -15,7 +15,6 @@
 #include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/same_file.hpp"
-#include "common/checkpoint/files/folder_lock.hpp"
 #include "common/train/run/agree.hpp"
 #include "common/train/run/text_messages.hpp"
 
@@ -178,8 +177,8 @@ class CheckpointedWorker : public train::Worker {
   TrainingIdentity identity_;  // hashes the whole text: once
   TrainingSettings settings_;
   std::vector<train::StepMetrics> history_;
-  Companions companions_;                       // rank 0's
-  std::optional<checkpoint::FolderLock> lock_;  // rank 0's
+  Companions companions_;           // rank 0's
+  std::optional<FolderLock> lock_;  // rank 0's
   std::optional<CheckpointWriter> writer_;
 };
 

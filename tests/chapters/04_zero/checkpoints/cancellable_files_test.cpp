@@ -1,4 +1,4 @@
-#include "common/checkpoint/files/cancellable_files.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_writer.hpp"
 
 #include <cstring>
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::checkpoint {
+namespace ultra::zero {
 namespace {
 
 class CancellableFilesTest : public ::testing::Test {
@@ -18,10 +18,10 @@ class CancellableFilesTest : public ::testing::Test {
     return result;
   }
 
-  test::TemporaryFolder folder;
+  ultra::test::TemporaryFolder folder;
   std::string path = folder.path("file");
   std::atomic<bool> cancelled = false;
-  CancellableFiles files{posix_files(), cancelled};
+  CancellableFiles files{checkpoint::posix_files(), cancelled};
 };
 
 TEST_F(CancellableFilesTest, WritesWhatIsLongerThanAPieceWhole) {
@@ -48,4 +48,4 @@ TEST_F(CancellableFilesTest, StopsWhenItIsTold) {
 }
 
 }  // namespace
-}  // namespace ultra::checkpoint
+}  // namespace ultra::zero

@@ -1,4 +1,4 @@
-#include "common/checkpoint/files/folder_lock.hpp"
+#include "chapters/04_zero/checkpoints/checkpoint_folder.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -16,7 +16,7 @@
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::checkpoint {
+namespace ultra::zero {
 namespace {
 
 namespace fs = std::filesystem;
@@ -147,7 +147,8 @@ TEST_F(FolderLockTest, ChildrenDoNotInheritIt) {
 
 /// What is in the file may be of any program.
 TEST_F(FolderLockTest, WhatTheFileSaysIsShownEscapedAndShort) {
-  const Descriptor other(open((path / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const checkpoint::Descriptor other(
+      open((path / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   ASSERT_EQ(flock(other.value(), LOCK_EX), 0);
   EXPECT_THAT(refused(), HasSubstr("it does not say which"));
   std::ofstream(path / ".lock") << "\x1b[31mred\n" << std::string(100'000, 'x');
@@ -223,4 +224,4 @@ TEST_F(FolderLockTest, ManyInTurn) {
 }
 
 }  // namespace
-}  // namespace ultra::checkpoint
+}  // namespace ultra::zero
