@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "chapters/04_zero/offload/offload_options.hpp"
 #include "chapters/04_zero/offload/offloaded_states.hpp"
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shard_reducer.hpp"

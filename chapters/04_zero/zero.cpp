@@ -5,7 +5,7 @@
 #include "chapters/01_memory/memory.hpp"
 #include "chapters/01_memory/model_presets.hpp"
 #include "chapters/03_data_parallel/data_parallel.hpp"
-#include "chapters/04_zero/offload/storage_trace.hpp"
+#include "chapters/04_zero/offload/offloaded_states.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"

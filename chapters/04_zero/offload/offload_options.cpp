@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
@@ -23,6 +23,15 @@ const std::vector<train::Choice<Offload>> kOffloads = {
     {"optimizer+params", Offload::kOptimizerAndParameters}};
 
 }  // namespace
+
+std::unique_ptr<storage::AsyncFile> open_storage(const OffloadSettings& settings,
+                                                 std::uint64_t bytes) {
+  if (settings.open) return settings.open(bytes);
+  auto file = settings.folder.empty() ? storage::host_memory(bytes)
+                                      : storage::open_scratch_file(settings.folder, bytes);
+  if (!settings.gigabytes_per_second) return file;
+  return storage::paced(std::move(file), *settings.gigabytes_per_second);
+}
 
 void OffloadOptions::add_to(CLI::App& app) {
   const char* group = "Offloading";

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// OffloadedStates: one rank's optimizer states, and weights or master weights if wanted, in storage
-/// outside its device, with a window of blocks on it.
+/// outside its device, with a window of blocks on it; and the storage on the rank's timeline.
 
 #include <array>
 #include <cstddef>
@@ -12,12 +12,13 @@
 #include <string_view>
 #include <vector>
 
-#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "chapters/04_zero/offload/offload_options.hpp"
 #include "chapters/04_zero/offload/offloaded_layout.hpp"
 #include "chapters/04_zero/offload/offloaded_step.hpp"
 #include "common/optim/state_store.hpp"
 #include "common/storage/async_file.hpp"
 #include "common/tensor/tensor.hpp"
+#include "common/trace/step_timeline.hpp"
 #include "common/train/report/rank_summary.hpp"
 #include "common/train/weights/master_weights.hpp"
 
@@ -164,5 +165,10 @@ class OffloadedStates {
 [[nodiscard]] std::unique_ptr<train::MasterWeights> masters_of(
     const std::vector<train::OwnedPiece>& pieces, const nn::Precision& precision,
     const std::shared_ptr<OffloadedStates>& states);
+
+/// @brief From now on every read and write of `states` is a span of the track "storage", or of
+/// "storage 2" and so on where several run at once; and every wait for one is in "storage waiting".
+/// @param timeline  outlives the states' use.
+void show_storage_on(OffloadedStates& states, trace::StepTimeline& timeline);
 
 }  // namespace ultra::zero

@@ -2,7 +2,7 @@
 /// @file
 /// Storage that tests control: it does what was asked for as late as possible, and may fail.
 
-#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "chapters/04_zero/offload/offload_options.hpp"
 #include "common/storage/async_file.hpp"
 #include "tests/support/toolbox.hpp"
 

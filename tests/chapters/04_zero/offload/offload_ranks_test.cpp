@@ -1,11 +1,11 @@
 // Training with offloaded states, on all ranks: bit for bit the run without, within the memory that
 // is predicted to the byte; a rank whose storage fails ends all.
 //
-// Covers: chapters/04_zero/offload/offloaded_unit.hpp, chapters/04_zero/offload/offload_settings.hpp
+// Covers: chapters/04_zero/offload/offloaded_unit.hpp, chapters/04_zero/offload/offload_options.hpp
 
 #include <atomic>
 
-#include "chapters/04_zero/offload/offload_settings.hpp"
+#include "chapters/04_zero/offload/offload_options.hpp"
 #include "common/storage/storage.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"

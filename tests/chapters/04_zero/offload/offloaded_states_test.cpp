@@ -1,11 +1,8 @@
-// Covers: chapters/04_zero/offload/storage_trace.hpp
-
 #include "chapters/04_zero/offload/offloaded_states.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include "chapters/04_zero/offload/offloaded_layout.hpp"
-#include "chapters/04_zero/offload/storage_trace.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/optim/optimizer.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
