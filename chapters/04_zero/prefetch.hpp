@@ -101,6 +101,15 @@ class Prefetch {
   /// @brief That use is over: its unit is released, unless it stays.
   void free(std::size_t unit);
 
+  /// @brief The same for each unit that a part reads.
+  void gather(const std::vector<std::size_t>& units) {
+    for (const std::size_t unit : units) gather(unit);
+  }
+  /// @copybrief gather(const std::vector<std::size_t>&)
+  void free(const std::vector<std::size_t>& units) {
+    for (const std::size_t unit : units) free(unit);
+  }
+
  private:
   /// The use that begins next, which must be one of this unit; the first one comes again after the
   /// last.

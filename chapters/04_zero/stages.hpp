@@ -39,12 +39,6 @@ struct ZeroSettings {
   std::size_t recompute_every = 0;  ///< blocks that run forward again together; 0: none does
 };
 
-/// @brief Uses to look ahead when offloaded shards are fetched: one more than for gathers, or as
-/// many when nothing shall overlap.
-[[nodiscard]] inline std::size_t fetch_ahead(const ZeroSettings& settings) {
-  return settings.prefetch + (settings.overlap == Overlap::kOn ? 1 : 0);
-}
-
 /// @brief Whose states are sharded.
 struct ShardedScope {
   std::vector<nn::Model*> chunks;          ///< made with nn::Values::kDeferred; outlive the states

@@ -1,5 +1,6 @@
 #include "chapters/04_zero/units.hpp"
 
+#include <algorithm>
 #include <optional>
 
 namespace ultra::zero {
@@ -12,6 +13,11 @@ UnitActions gathers_of(const Units& units) {
               },
           .wait = [&units](std::size_t unit) { units[unit]->wait(); },
           .release = [&units](std::size_t unit) { units[unit]->release(); }};
+}
+
+Reshard reshard_in(const train::StepSchedule& schedule, Reshard wanted) {
+  const bool trains = std::ranges::any_of(schedule, &train::Action::makes_gradients);
+  return trains ? wanted : Reshard::kAfterForward;
 }
 
 std::vector<ChunkUnits> units_of_chunks(const std::vector<nn::Model*>& chunks,

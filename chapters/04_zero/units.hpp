@@ -10,6 +10,7 @@
 #include "chapters/04_zero/shards/parameter_group.hpp"
 #include "common/nn/model.hpp"
 #include "common/tensor/tensor.hpp"
+#include "common/train/step_schedule.hpp"
 
 namespace ultra::zero {
 
@@ -60,6 +61,10 @@ using Units = std::vector<std::unique_ptr<ShardedUnit>>;
 /// @brief What gathers units and lets go of them.
 /// @param units  outlive the result's use.
 [[nodiscard]] UnitActions gathers_of(const Units& units);
+
+/// @brief What becomes of units in these passes: none is kept for a backward pass that does not come.
+/// @param wanted  in a step of training.
+[[nodiscard]] Reshard reshard_in(const train::StepSchedule& schedule, Reshard wanted);
 
 /// @brief The units of each chunk: a group of groups_by_part() is one.
 [[nodiscard]] std::vector<ChunkUnits> units_of_chunks(const std::vector<nn::Model*>& chunks,

@@ -1,10 +1,4 @@
-#include <algorithm>
-#include <optional>
-#include <utility>
-
-#include "chapters/04_zero/offload/offloaded_unit.hpp"
 #include "chapters/04_zero/shards/gradient_shards.hpp"
-#include "chapters/04_zero/shards/tree_reducer.hpp"
 #include "chapters/04_zero/stages.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 #include "chapters/04_zero/zero_step.hpp"
@@ -22,19 +16,12 @@ class Zero3 final : public ShardedModel {
                      settings.offload),
         settings_(settings),
         chunks_(units_of_chunks(scope.chunks, units)),
-        parts_(ranks, settings.plus_plus),
-        units_(settings.offload.offloads_parameters()
-                   ? offloaded_units(units, ranks.shards, *offloaded())
-                   : parts_.units(units, settings.gather)),
+        parts_(ranks, settings, offloaded()),
+        units_(parts_.units(units)),
         weight_sites_(weight_sites(units, ranks.shards.rank())),
-        gradients_(groups(),
-                   joined_by_tree(parts_.reducer(groups(), settings.overlap, scope.schedule),
-                                  groups(), scope.schedule),
-                   Departure::kWhenAsked),
-        prefetch_(settings.prefetch, gathers_of(units_)) {
-    if (settings.offload.offloads_parameters()) {
-      fetches_.emplace(scope.chunks, chunks_, units_, fetch_ahead(settings));
-    }
+        gradients_(groups(), parts_.reducer(groups(), scope.schedule), Departure::kWhenAsked),
+        prefetch_(settings.prefetch, gathers_of(units_)),
+        fetches_(parts_.fetches(scope.chunks, chunks_, units_)) {
     for (std::size_t c = 0; c < chunks_.size(); ++c) {
       hooks_.push_back(scope.chunks[c]->add_part_hook(life_of_units(chunks_[c])));
     }
@@ -46,23 +33,17 @@ class Zero3 final : public ShardedModel {
   nn::PartHook life_of_units(const ChunkUnits& chunk) {
     return {.forward =
                 [this, &chunk](const nn::PartCall& call) {
-                  gather(chunk.of(call.part));  // all-gather of the shards, begun some uses earlier
+                  prefetch_.gather(chunk.of(call.part));  // all-gather, begun some uses earlier
                   call.compute();
-                  free(chunk.of(call.part));  // unless its own backward pass is the next use
+                  prefetch_.free(chunk.of(call.part));  // unless its backward pass is the next use
                 },
             .backward =
                 [this, &chunk](const nn::PartCall& call) {
-                  gather(chunk.of(call.part));
+                  prefetch_.gather(chunk.of(call.part));
                   call.compute();               // writes gradients into the reducer's memory
                   gradients_.reduce_scatter();  // goes on while the next part computes
-                  free(chunk.of(call.part));
+                  prefetch_.free(chunk.of(call.part));
                 }};
-  }
-  void gather(const std::vector<std::size_t>& units) {
-    for (const std::size_t unit : units) prefetch_.gather(unit);
-  }
-  void free(const std::vector<std::size_t>& units) {
-    for (const std::size_t unit : units) prefetch_.free(unit);
   }
 
   /// After the passes each shard of the gradients is their sum; this rank's shard is updated, and the
@@ -83,8 +64,7 @@ class Zero3 final : public ShardedModel {
 
   void passes_begin(const train::StepSchedule& schedule) override {
     const auto uses = unit_uses(schedule, chunks_, settings_.recompute_every);
-    const bool trains = std::ranges::any_of(schedule, &train::Action::makes_gradients);
-    const Reshard reshard = trains ? settings_.reshard : Reshard::kAfterForward;
+    const Reshard reshard = reshard_in(schedule, settings_.reshard);
     if (fetches_) fetches_->follow(uses, reshard);
     prefetch_.follow(uses, reshard);
   }
@@ -97,8 +77,8 @@ class Zero3 final : public ShardedModel {
   std::vector<PieceSite> weight_sites_;  // by piece: in a unit
   GradientShards gradients_;             // of the groups
   Prefetch prefetch_;
-  std::optional<ShardFetches> fetches_;  // absent: all shards are on the device
-  std::vector<nn::HookHandle> hooks_;    // of the chunks
+  std::unique_ptr<ShardFetches> fetches_;  // null: all shards are on the device
+  std::vector<nn::HookHandle> hooks_;      // of the chunks
 };
 
 }  // namespace

@@ -102,9 +102,9 @@ ShardFetches::ShardFetches(const std::vector<nn::Model*>& chunks,
                  .release = [](std::size_t) {}}) {
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const auto around = [this, &chunk = parts[c]](const nn::PartCall& call) {
-      for (const std::size_t unit : chunk.of(call.part)) prefetch_.gather(unit);
+      prefetch_.gather(chunk.of(call.part));
       call.compute();
-      for (const std::size_t unit : chunk.of(call.part)) prefetch_.free(unit);
+      prefetch_.free(chunk.of(call.part));
     };
     hooks_.push_back(chunks[c]->add_part_hook({.forward = around, .backward = around}));
   }

@@ -4,25 +4,111 @@
 
 #include "chapters/04_zero/rows/row_parts.hpp"
 #include "chapters/04_zero/shards/gradient_shards.hpp"
+#include "chapters/04_zero/shards/tree_reducer.hpp"
 #include "chapters/04_zero/unit_weights.hpp"
 #include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
-#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
+#include "common/base/errors.hpp"
+#include "common/base/numeric.hpp"
 
 namespace ultra::zero {
 
-ZeroPlusPlusParts::ZeroPlusPlusParts(ShardGroups ranks, const ZeroPlusPlus& how)
-    : ranks_(std::move(ranks)), how_(how) {
-  if (how.node_size) nodes_ = make_node_groups(ranks_.shards, *how.node_size);
+ZeroPlusPlusUnit::ZeroPlusPlusUnit(ParameterGroup group, const Communicator& shards,
+                                   const ZeroPlusPlus& how, const std::optional<NodeGroups>& nodes)
+    : group_(std::move(group)),
+      shards_(shards.labeled("gather " + group_.name)),
+      format_(how.weights),
+      shard_(group_.flat(group_.layout.shard, MemoryCategory::kParameters)) {
+  if (how.secondary == SecondaryShards::kInNode) {
+    ensure(nodes.has_value(), "secondary shards lie in nodes");
+    node_ = nodes->node.labeled("gather " + group_.name);
+  }
+  group_.initialize(shard_, shards.rank());
 }
 
-Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups,
-                               std::optional<DType> rows_travel) const {
+Tensor ZeroPlusPlusUnit::memory_for_gather() const {
+  if (!format_) return group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
+  const std::size_t words =
+      quantized_bytes(*format_, shard_.numel(), shard_.dtype()) / size_of(DType::kI32);
+  return Tensor::empty(shard_.device(), {words * checked_cast<std::size_t>(shards_.size())},
+                       DType::kI32, MemoryCategory::kCommunication);
+}
+
+// [region start_gather]
+void ZeroPlusPlusUnit::start_gather() {
+  ensure(!gathered_.defined() && !whole_.defined(), "a unit is gathered after it was released");
+  gathered_ = memory_for_gather();
+  if (use_ != UseKind::kForward && secondary_.defined()) {
+    gather_ = node_->all_gather(secondary_, gathered_);
+    return;
+  }
+  if (!format_) {
+    gather_ = shards_.all_gather(shard_, gathered_);
+    return;
+  }
+  const Tensor own = own_shard(gathered_, shards_);
+  quantize(*format_, shard_, own);
+  gather_ = shards_.all_gather(own, gathered_);
+}
+// [/region]
+
+// [region wait]
+void ZeroPlusPlusUnit::wait() {
+  if (whole_.defined()) return;
+  ensure(gathered_.defined(), "start_gather() comes before wait()");
+  gather_.wait();  // or the pass would read weights that have not arrived
+  renew_secondary();
+  whole_ = format_ ? dequantized() : gathered_;
+  gathered_ = Tensor();
+  for (std::size_t i = 0; i < group_.parameters.size(); ++i) {
+    group_.parameters[i]->set_value(group_.view(whole_, i));
+  }
+}
+
+/// Every forward pass may be the first one after an update.
+void ZeroPlusPlusUnit::renew_secondary() {
+  if (!node_ || use_ != UseKind::kForward) return;
+  const Tensor own = own_shard(gathered_, *node_);
+  if (secondary_.defined()) {
+    secondary_.copy_from(own);
+  } else {
+    secondary_ = own.clone(MemoryCategory::kParameters);
+  }
+}
+
+Tensor ZeroPlusPlusUnit::dequantized() const {
+  const Tensor whole = group_.flat(group_.layout.padded, MemoryCategory::kCommunication);
+  for (int rank = 0; rank < shards_.size(); ++rank) {
+    dequantize(*format_, part_of(gathered_, rank, shards_.size()),
+               part_of(whole, rank, shards_.size()));
+  }
+  return whole;
+}
+// [/region]
+
+void ZeroPlusPlusUnit::release() {
+  ensure(whole_.defined(), "a unit that is released was gathered");
+  for (nn::Parameter* parameter : group_.parameters) parameter->drop_value();
+  whole_ = Tensor();
+}
+
+ZeroPlusPlusParts::ZeroPlusPlusParts(ShardGroups ranks, ZeroSettings settings,
+                                     std::shared_ptr<OffloadedStates> offloaded)
+    : ranks_(std::move(ranks)), settings_(std::move(settings)), offloaded_(std::move(offloaded)) {
+  const std::optional<std::size_t> node_size = settings_.plus_plus.node_size;
+  if (node_size) nodes_ = make_node_groups(ranks_.shards, *node_size);
+}
+
+Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const {
+  if (settings_.offload.offloads_parameters()) {
+    return offloaded_units(groups, ranks_.shards, *offloaded_);
+  }
+  const ZeroPlusPlus& how = settings_.plus_plus;
   Units units;
   for (const ParameterGroup& group : groups) {
-    if (how_.changes_weights()) {
-      units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, ranks_.shards, how_, nodes_));
+    if (how.changes_weights()) {
+      units.push_back(std::make_unique<ZeroPlusPlusUnit>(group, ranks_.shards, how, nodes_));
     } else if (group.cut == ShardCut::kRows) {
-      units.push_back(row_unit(group, ranks_.shards, rows_travel));
+      units.push_back(row_unit(group, ranks_.shards, settings_.gather));
     } else {
       units.push_back(std::make_unique<UnitWeights>(group, ranks_.shards));
     }
@@ -30,15 +116,28 @@ Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups,
   return units;
 }
 
+std::unique_ptr<ShardFetches> ZeroPlusPlusParts::fetches(const std::vector<nn::Model*>& chunks,
+                                                         const std::vector<ChunkUnits>& parts,
+                                                         const Units& units) const {
+  if (!settings_.offload.offloads_parameters()) return nullptr;
+  // One use earlier than it is gathered, unless nothing shall overlap.
+  const std::size_t earlier = settings_.overlap == Overlap::kOn ? 1 : 0;
+  return std::make_unique<ShardFetches>(chunks, parts, units, settings_.prefetch + earlier);
+}
+
 std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(
-    const std::vector<ParameterGroup>& groups, Overlap overlap,
-    const train::StepSchedule& schedule) const {
-  if (!how_.gradients || groups.empty()) return shard_reducer(groups, ranks_, overlap, schedule);
+    const std::vector<ParameterGroup>& groups, const train::StepSchedule& schedule) const {
+  const std::optional<BlockFormat>& format = settings_.plus_plus.gradients;
+  const Overlap overlap = settings_.overlap;
+  if (!format || groups.empty()) {
+    return joined_by_tree(shard_reducer(groups, ranks_, overlap, schedule), groups, schedule);
+  }
   const nn::Parameter& first = *groups.front().parameters.front();
-  return summed_over_copies(
-      std::make_unique<QuantizedReducer>(reduced(groups), ranks_.shards, nodes_, *how_.gradients,
-                                         first.device(), first.grad_dtype(), overlap),
-      groups, ranks_.replicas, overlap, schedule);
+  auto quantized = std::make_unique<QuantizedReducer>(
+      reduced(groups), ranks_.shards, nodes_, *format, first.device(), first.grad_dtype(), overlap);
+  return joined_by_tree(
+      summed_over_copies(std::move(quantized), groups, ranks_.replicas, overlap, schedule), groups,
+      schedule);
 }
 
 }  // namespace ultra::zero

@@ -3,7 +3,7 @@
 //
 // Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus.hpp
 
-#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_unit.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
 #include "tests/support/toolbox.hpp"
