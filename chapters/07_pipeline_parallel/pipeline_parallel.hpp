@@ -12,7 +12,7 @@
 /// | a linear's backward   | its input's gradient, its weight's later  | split_linear             |
 /// | a tied token table    | two tables whose gradients add up         | nn::kTiedGroup           |
 /// | the token after next  | the same: the last part reads it too      | nn::kTiedGroup           |
-/// | PipeDream's update    | one after each backward; stashed weights  | execution/weight_stash   |
+/// | PipeDream's update    | one after each backward; stashed weights  | pipedream/               |
 /// | losses, norms, states | the same                                  | -                        |
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// The command-line options of pipeline parallelism.
+/// The command-line options of pipeline parallelism, and the schedule that they ask for.
 
 #include <cstddef>
 #include <optional>
@@ -10,6 +10,7 @@
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
+#include "common/nn/model_config.hpp"
 #include "common/train/options/cli_fwd.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/report/metrics.hpp"
@@ -61,5 +62,17 @@ struct PipelineOptions {
 /// @param share  sequences of a replica.
 /// @throws ConfigError that names the numbers of micro-batches on both sides that work.
 [[nodiscard]] std::size_t micro_batch_size(std::size_t share, std::size_t micro_batches);
+
+/// @brief What the stages do in a step: a published schedule, one that is searched for, or one from
+/// a file; checked, whoever has written its lists.
+///
+/// A search takes the parts' costs from operations_of(), with layers dealt out evenly and free
+/// links: the same on every rank, without communication. It looks for no more parts than there are
+/// layers, or numbers in --stage-split.
+/// @throws ConfigError when there is none for so many stages and micro-batches, with what to
+/// change.
+[[nodiscard]] PipelineSchedule chosen_schedule(const PipelineOptions& options,
+                                               const nn::ModelConfig& model,
+                                               std::size_t micro_batches);
 
 }  // namespace ultra::pipeline_parallel

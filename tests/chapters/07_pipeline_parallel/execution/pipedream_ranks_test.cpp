@@ -1,12 +1,11 @@
 // PipeDream's asynchronous pipeline against a plain emulation on one rank: every stage's weights
 // are kept version by version, and each pass reads the versions that the lists of actions say.
 //
-// Covers: chapters/07_pipeline_parallel/execution/weight_stash.hpp
-// Covers: chapters/07_pipeline_parallel/pipedream/stage_updates.hpp
+// Covers: chapters/07_pipeline_parallel/pipedream/pipedream.hpp
 
 #include <map>
 
-#include "chapters/07_pipeline_parallel/execution/weight_stash.hpp"
+#include "chapters/07_pipeline_parallel/pipedream/pipedream.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/optim/adamw.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
