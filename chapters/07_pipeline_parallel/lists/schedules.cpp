@@ -2,16 +2,81 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <queue>
 
 #include "chapters/07_pipeline_parallel/lists/afab_list.hpp"
 #include "chapters/07_pipeline_parallel/lists/interleaved_list.hpp"
-#include "chapters/07_pipeline_parallel/lists/list_builder.hpp"
 #include "chapters/07_pipeline_parallel/lists/one_f_one_b_list.hpp"
+#include "common/base/errors.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
 using Rank = const InterleavedRank&;
+using train::ActionKind;
+
+/// Appends passes, of each kind and chunk micro-batches in their order: "the next forward pass of this
+/// chunk".
+///
+/// A schedule that fills the pipeline may be written for more micro-batches than there are: passes
+/// of those that are missing are left out.
+class ListBuilder {
+ public:
+  ListBuilder(std::size_t chunks, std::size_t micro_batches)
+      : micro_batches_(micro_batches), forwards_(chunks, 0), backwards_(chunks, 0) {}
+
+  /// F: the next forward pass of a chunk.
+  void forward(std::size_t chunk = 0) { append(ActionKind::kForward, forwards_[chunk]++, chunk); }
+  /// BW: the next backward pass, whole.
+  void backward(std::size_t chunk = 0) {
+    append(ActionKind::kBackward, backwards_[chunk]++, chunk);
+  }
+  /// B: the next backward pass for the input; its W waits.
+  void backward_input(std::size_t chunk = 0) {
+    const std::size_t micro_batch = backwards_[chunk]++;
+    append(ActionKind::kBackwardInput, micro_batch, chunk);
+    waiting_.push(
+        {.kind = ActionKind::kBackwardWeight, .micro_batch = micro_batch, .chunk = chunk});
+  }
+  /// W: of those that wait, the one that has waited longest, of whatever chunk.
+  void backward_weight() {
+    ensure(!waiting_.empty(), "a W comes after its B");
+    append(ActionKind::kBackwardWeight, waiting_.front().micro_batch, waiting_.front().chunk);
+    waiting_.pop();
+  }
+  /// F and BW of these chunks, overlapped.
+  void overlapped(std::size_t forward_chunk, std::size_t backward_chunk) {
+    const std::size_t index = list_.size();
+    const bool has_forward =
+        append(ActionKind::kForward, forwards_[forward_chunk]++, forward_chunk);
+    const bool has_backward =
+        append(ActionKind::kBackward, backwards_[backward_chunk]++, backward_chunk);
+    if (has_forward && has_backward) pairs_.push_back(index);
+  }
+
+  /// Passes so far, with those that were left out.
+  [[nodiscard]] std::size_t forwards(std::size_t chunk = 0) const { return forwards_[chunk]; }
+  [[nodiscard]] std::size_t backwards(std::size_t chunk = 0) const { return backwards_[chunk]; }
+  /// W that wait.
+  [[nodiscard]] std::size_t waiting() const { return waiting_.size(); }
+
+  /// What was appended.
+  operator RankList() const { return {list_, pairs_}; }
+
+ private:
+  bool append(ActionKind kind, std::size_t micro_batch, std::size_t chunk) {
+    if (micro_batch >= micro_batches_) return false;
+    list_.push_back({.kind = kind, .micro_batch = micro_batch, .chunk = chunk});
+    return true;
+  }
+
+  std::size_t micro_batches_;           // that there are
+  std::vector<std::size_t> forwards_;   // by chunk
+  std::vector<std::size_t> backwards_;  // by chunk
+  std::queue<train::Action> waiting_;
+  train::StepSchedule list_;
+  std::vector<std::size_t> pairs_;
+};
 
 // ZB-H1 and ZB-H2: the gradients of weights wait until there is nothing better to do.
 //

@@ -8,11 +8,23 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "chapters/07_pipeline_parallel/lists/interleaved_list.hpp"
-#include "chapters/07_pipeline_parallel/lists/list_builder.hpp"
+#include "common/train/step_schedule.hpp"
 
 namespace ultra::pipeline_parallel {
+
+/// @brief A rank's passes, and which of them overlap.
+struct RankList {
+  train::StepSchedule list;             ///< without messages and updates
+  std::vector<std::size_t> pairs = {};  ///< as PipelineSchedule::overlapped has it of a rank
+
+  /// @brief By default nothing overlaps.
+  RankList(train::StepSchedule passes, std::vector<std::size_t> overlapped = {})
+      : list(std::move(passes)), pairs(std::move(overlapped)) {}
+};
 
 /// @brief The parts of a rank, and where they stand.
 enum class Chunks : std::uint8_t {
