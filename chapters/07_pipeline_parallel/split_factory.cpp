@@ -1,5 +1,3 @@
-#include "chapters/07_pipeline_parallel/split_factory.hpp"
-
 #include <utility>
 
 #include "chapters/07_pipeline_parallel/split_linear.hpp"

@@ -1,12 +1,15 @@
 #pragma once
 /// @file
-/// The backward pass of a linear map in two parts; the second can wait.
+/// The backward pass of a linear map in two parts, of which the second can wait; and the layers that have it.
 ///
 /// Exercise 07.4 (`./workbook check 07.4`). Body: solutions/07_pipeline_parallel/split_linear.cpp.
 /// Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism", arXiv 2401.10241, section 2.
 
+#include <memory>
 #include <span>
+#include <vector>
 
+#include "common/nn/layer_factory.hpp"
 #include "common/nn/parameter.hpp"
 #include "common/tensor/tensor.hpp"
 
@@ -24,5 +27,16 @@ namespace ultra::pipeline_parallel {
 /// @return the gradient of the input, summed over the maps, [..., in_features].
 [[nodiscard]] Tensor split_backward(std::span<const Tensor> d_y, const Tensor& x,
                                     std::span<nn::Parameter* const> weights);
+
+/// @brief Makes linear layers that run split_backward(): for ranks that hold whole matrices.
+class SplitLinearFactory : public nn::FactoryWrapper {
+ public:
+  using FactoryWrapper::FactoryWrapper;
+
+  [[nodiscard]] std::unique_ptr<nn::Projections> column_linear(
+      const nn::BuildContext& context, const std::vector<nn::LinearSpec>& specs) override;
+  [[nodiscard]] std::unique_ptr<nn::Layer> row_linear(const nn::BuildContext& context,
+                                                      const nn::LinearSpec& spec) override;
+};
 
 }  // namespace ultra::pipeline_parallel

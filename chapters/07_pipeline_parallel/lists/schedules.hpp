@@ -2,7 +2,7 @@
 /// @file
 /// The schedules: a row says all that the program knows about one.
 ///
-/// A new one is a list of passes in a file next to this one, and its row in schedules.cpp.
+/// A new one is a list of passes, and its row in schedules.cpp.
 
 #include <cstddef>
 #include <cstdint>

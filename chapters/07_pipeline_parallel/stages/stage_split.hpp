@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// Which layers each part of a pipeline has.
+/// Which layers each part of a pipeline has, and the seconds that its pieces take on this machine.
 
 #include <cstddef>
 #include <span>
@@ -11,6 +11,8 @@
 #include "chapters/07_pipeline_parallel/schedule/placement.hpp"
 #include "common/nn/model.hpp"
 #include "common/nn/model_config.hpp"
+#include "common/train/options/options.hpp"
+#include "common/train/plan.hpp"
 
 namespace ultra::pipeline_parallel {
 
@@ -60,5 +62,12 @@ void expect_split(const StageSplit& split, std::size_t layers, const Placement& 
 /// @brief The parts of a model.
 /// @param layers  of each part, in the model's order.
 [[nodiscard]] std::vector<nn::StageSpec> parts_of_model(std::span<const std::size_t> layers);
+
+/// @brief Seconds of a forward and a backward pass of a micro-batch: of the token table, of a
+/// block, and of the head; the least of a few tries of rank 0, on one device, without what splits
+/// layers. Collective over plan.ranks(): the same on all. Communication: a broadcast of three
+/// numbers.
+[[nodiscard]] PieceCosts measure_pieces(const train::TrainOptions& options,
+                                        const train::Plan& plan);
 
 }  // namespace ultra::pipeline_parallel

@@ -3,7 +3,6 @@
 //
 // Covers: chapters/07_pipeline_parallel/pipeline_parallel.hpp
 // Covers: chapters/07_pipeline_parallel/execution/pipeline_links.hpp
-// Covers: chapters/07_pipeline_parallel/split_factory.hpp
 
 #include "chapters/07_pipeline_parallel/lists/schedules.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"

@@ -1,7 +1,7 @@
 // Messages travel while stages compute; and a simulated step takes as long as the executed one.
 //
 // Covers: chapters/07_pipeline_parallel/execution/pipeline_links.hpp
-// Covers: chapters/07_pipeline_parallel/stages/measured_costs.hpp
+// Covers: chapters/07_pipeline_parallel/stages/stage_split.hpp
 
 #include <map>
 #include <mutex>
@@ -9,7 +9,7 @@
 
 #include "chapters/03_data_parallel/batch_shares.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
-#include "chapters/07_pipeline_parallel/stages/measured_costs.hpp"
+#include "chapters/07_pipeline_parallel/stages/stage_split.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
