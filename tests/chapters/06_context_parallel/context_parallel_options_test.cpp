@@ -1,4 +1,4 @@
-#include "chapters/06_context_parallel/options/context_parallel_options.hpp"
+#include "chapters/06_context_parallel/context_parallel.hpp"
 
 #include <variant>
 
