@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "chapters/02_collectives/simulator/simulate_options.hpp"
+#include "chapters/02_collectives/collectives.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
 

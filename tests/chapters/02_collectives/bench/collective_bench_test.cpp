@@ -1,4 +1,4 @@
-#include "chapters/02_collectives/bench/bench_options.hpp"
+#include "chapters/02_collectives/bench/collective_bench.hpp"
 
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
