@@ -1,7 +1,6 @@
 // The rules of the simulator, one by one, on schedules of a few steps whose times can be worked out
 // by hand. Against closed forms: closed_form_test.cpp.
-// Covers: chapters/02_collectives/simulator/link_simulator.hpp, chapters/02_collectives/algorithms/compact_step.hpp,
-// chapters/02_collectives/simulator/event_queue.hpp
+// Covers: chapters/02_collectives/simulator/event_queue.hpp
 
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
 
