@@ -8,11 +8,14 @@
 
 #include "chapters/04_zero/prefetch.hpp"
 #include "chapters/04_zero/shards/parameter_group.hpp"
+#include "common/comm/communicator.hpp"
 #include "common/nn/model.hpp"
 #include "common/tensor/tensor.hpp"
 #include "common/train/step_schedule.hpp"
 
 namespace ultra::zero {
+
+class OffloadedStates;
 
 /// @brief The weights of one unit (the embedding, a block, the head), of which this rank owns a
 /// shard.
@@ -69,5 +72,35 @@ using Units = std::vector<std::unique_ptr<ShardedUnit>>;
 /// @brief The units of each chunk: a group of groups_by_part() is one.
 [[nodiscard]] std::vector<ChunkUnits> units_of_chunks(const std::vector<nn::Model*>& chunks,
                                                       const std::vector<ParameterGroup>& groups);
+
+/// @brief Units whose shards are in storage, and come for each gather.
+///
+/// Makes this rank's shards of the initial weights there.
+/// Memory: a shard from start_fetch() until it is gathered, as MemoryCategory::kParameters; a whole
+/// unit as UnitWeights does.
+/// @param states  has the weights of the groups' pieces; outlives the units.
+[[nodiscard]] Units offloaded_units(const std::vector<ParameterGroup>& groups,
+                                    const Communicator& shards, OffloadedStates& states);
+
+/// @brief Brings the shards of offloaded units to the device, earlier than they are gathered.
+class ShardFetches {
+ public:
+  /// @brief Stands around the parts of the chunks from now on. What gathers the units is added to
+  /// them later: a shard comes before it is gathered.
+  /// @param parts, units  outlive this object.
+  ShardFetches(const std::vector<nn::Model*>& chunks, const std::vector<ChunkUnits>& parts,
+               const Units& units, std::size_t ahead);
+  ShardFetches(const ShardFetches&) = delete;
+  ShardFetches& operator=(const ShardFetches&) = delete;
+
+  /// @copybrief Prefetch::follow
+  void follow(const std::vector<UnitUse>& uses, Reshard reshard) {
+    prefetch_.follow(uses, reshard);
+  }
+
+ private:
+  Prefetch prefetch_;
+  std::vector<nn::HookHandle> hooks_;  // of the chunks
+};
 
 }  // namespace ultra::zero

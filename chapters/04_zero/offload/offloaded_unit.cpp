@@ -1,7 +1,7 @@
-#include "chapters/04_zero/offload/offloaded_unit.hpp"
-
 #include <utility>
 
+#include "chapters/04_zero/offload/offloaded_states.hpp"
+#include "chapters/04_zero/units.hpp"
 #include "common/base/errors.hpp"
 #include "common/comm/work.hpp"
 

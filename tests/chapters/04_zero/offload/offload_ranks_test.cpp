@@ -1,7 +1,7 @@
 // Training with offloaded states, on all ranks: bit for bit the run without, within the memory that
 // is predicted to the byte; a rank whose storage fails ends all.
 //
-// Covers: chapters/04_zero/offload/offloaded_unit.hpp, chapters/04_zero/offload/offload_options.hpp
+// Covers: chapters/04_zero/units.hpp, chapters/04_zero/offload/offload_options.hpp
 
 #include <atomic>
 

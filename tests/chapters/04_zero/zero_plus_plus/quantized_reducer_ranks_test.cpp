@@ -1,7 +1,7 @@
 // Gradients that change hands quantised: the owner's sums against sums made from the same pieces
 // by one rank, against the exact ones, and what is sent between nodes.
 
-#include "chapters/04_zero/zero_plus_plus/quantized_reducer.hpp"
+#include "chapters/04_zero/zero_plus_plus/zero_plus_plus_parts.hpp"
 
 #include "common/ops/elementwise.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
