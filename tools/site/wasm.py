@@ -80,7 +80,6 @@ MODULES = {
                 "closed_form",
                 "cost_model",
                 "link_simulator",
-                "published_bandwidths",
                 "simulate_report",
                 "topology",
                 "topology_parser",

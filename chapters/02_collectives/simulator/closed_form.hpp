@@ -1,13 +1,17 @@
 #pragma once
 /// @file
-/// The closed form of an algorithm of the table, where it has one on a machine.
+/// What stands beside the simulator's times: the closed form of an algorithm of the table, where it has one on a
+/// machine, and bandwidths that others have measured.
 
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 #include "chapters/02_collectives/simulator/topology.hpp"
+#include "common/base/json.hpp"
+#include "common/comm/engine/operation.hpp"
 
 namespace ultra::collectives {
 
@@ -24,5 +28,22 @@ namespace ultra::collectives {
 
 /// @brief The dials with which an algorithm fits a machine: its nodes, or its torus as the grid.
 [[nodiscard]] Tuning tuning_for(std::string_view name, const Topology& topology);
+
+/// @brief One published figure.
+struct PublishedBandwidth {
+  std::string_view machine;  ///< of what
+  std::string_view what;     ///< which figure: "bus bandwidth", "line rate", "median", ...
+  OpKind op;                 ///< of which operation; kSend for a line rate
+  int nodes;                 ///< that took part
+  int gpus_per_node;         ///< of each
+  double gb_per_second;      ///< 10^9 bytes per second
+  std::string_view source;   ///< who says so
+};
+
+/// @brief All figures of this chapter.
+[[nodiscard]] std::span<const PublishedBandwidth> published_bandwidths();
+
+/// @brief The same as a JSON array of objects with the members' names.
+[[nodiscard]] Json published_to_json();
 
 }  // namespace ultra::collectives

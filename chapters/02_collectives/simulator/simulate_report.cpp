@@ -9,7 +9,6 @@
 
 #include "chapters/02_collectives/simulator/closed_form.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
-#include "chapters/02_collectives/simulator/published_bandwidths.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"

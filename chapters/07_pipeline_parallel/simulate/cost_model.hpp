@@ -1,8 +1,9 @@
 #pragma once
 /// @file
-/// CostModel: what passes and messages of a pipeline take.
+/// CostModel: what passes and messages of a pipeline take, by formulas or in a real run (--executed-gantt).
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include "chapters/07_pipeline_parallel/schedule/pipeline_schedule.hpp"
@@ -46,5 +47,14 @@ struct CostModel {
   /// @brief Seconds of an action on a part.
   [[nodiscard]] double seconds(train::ActionKind kind, std::size_t part) const;
 };
+
+/// @brief The mean seconds that the actions of a run took, by part of the model; free links.
+///
+/// A run that has only whole backward passes says nothing about B and W: each gets half of them.
+/// @param gantt  the text of the file.
+/// @param path   for messages.
+/// @throws ConfigError when it is no such file, or a time is not one that a pass can take: with the
+/// list and the number.
+[[nodiscard]] CostModel costs_of_gantt(const std::string& gantt, const std::string& path);
 
 }  // namespace ultra::pipeline_parallel

@@ -1,10 +1,9 @@
-#include "chapters/07_pipeline_parallel/simulate/measured_gantt.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "chapters/07_pipeline_parallel/simulate/cost_model.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/base/text.hpp"

@@ -11,7 +11,6 @@
 #include "chapters/02_collectives/ring_cost.hpp"
 #include "chapters/02_collectives/simulator/cost_model.hpp"
 #include "chapters/02_collectives/simulator/link_simulator.hpp"
-#include "chapters/02_collectives/simulator/published_bandwidths.hpp"
 #include "tests/support/sanitizer.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -229,8 +228,6 @@ TEST_F(ClosedForm, IsTheSimulatedTimeOfARingOf1024Ranks) {
   EXPECT_EQ(static_cast<double>(result.bytes_over(LinkKind::kIntra)),
             expected.sent_bytes * static_cast<double>(n));
 }
-
-// chapters/02_collectives/simulator/published_bandwidths.hpp
 
 /// Numbers whose sums show which of them went in how often: a million, a thousand, one.
 constexpr LinkCost kLink{.alpha = 1e6, .beta = 1e3, .gamma = 1.0};

@@ -1,13 +1,13 @@
 // Charts of simulated and of measured steps.
 //
 // Covers: chapters/07_pipeline_parallel/simulate/gantt.hpp
-// Covers: chapters/07_pipeline_parallel/simulate/measured_gantt.hpp
+// Covers: chapters/07_pipeline_parallel/simulate/cost_model.hpp
 
 #include <nlohmann/json.hpp>
 
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
+#include "chapters/07_pipeline_parallel/simulate/cost_model.hpp"
 #include "chapters/07_pipeline_parallel/simulate/gantt.hpp"
-#include "chapters/07_pipeline_parallel/simulate/measured_gantt.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
 #include "tests/support/toolbox.hpp"
 
