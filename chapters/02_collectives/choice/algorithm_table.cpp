@@ -9,11 +9,9 @@
 #include <functional>
 #include <numeric>
 
+#include "chapters/02_collectives/algorithms/all_reduces.hpp"
 #include "chapters/02_collectives/algorithms/all_to_all.hpp"
-#include "chapters/02_collectives/algorithms/butterflies.hpp"
-#include "chapters/02_collectives/algorithms/double_binary_tree.hpp"
 #include "chapters/02_collectives/algorithms/pairwise_reduction.hpp"
-#include "chapters/02_collectives/algorithms/rings.hpp"
 #include "chapters/02_collectives/algorithms/rooted.hpp"
 #include "chapters/02_collectives/binomial_broadcast.hpp"
 #include "chapters/02_collectives/halving_doubling.hpp"

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "chapters/02_collectives/algorithms/double_binary_tree.hpp"
+#include "chapters/02_collectives/algorithms/all_reduces.hpp"
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
 #include "chapters/02_collectives/steps.hpp"
 #include "tests/support/contracts/collective_trial.hpp"
