@@ -70,6 +70,50 @@ comm::Lane reduce_along(const comm::Group& group, Range range, std::span<const i
   return lane;
 }
 
+/// The largest power of two of a group's members, and the steps that bring the others' data there and the
+/// result back.
+///
+/// The first core_size positions are the core. Position core_size + i gives its data to position i,
+/// which combines them with its own, and gets the result from it at the end.
+/// Cost: 2 rounds, when the group's size is no power of two; n elements sent more by the members
+/// outside the core, and by those that they fold into.
+/// Source: Thakur, Rabenseifner, Gropp 2005, "Optimization of collective communication operations
+/// in MPICH".
+class Fold {
+ public:
+  Fold(const comm::Group& group, Range range)
+      : group_(group),
+        range_(range),
+        core_size_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size())))) {}
+
+  /// Whether this rank takes part in what happens between in() and out().
+  [[nodiscard]] bool in_core() const { return group_.rank < core_size_; }
+  /// The members of the core, of which this rank is one.
+  [[nodiscard]] comm::Group core() const {
+    return {.ranks = {group_.ranks.begin(), group_.ranks.begin() + core_size_},
+            .rank = group_.rank};
+  }
+  /// The steps before.
+  [[nodiscard]] comm::Lane in() const {
+    if (!in_core()) return {send_step(group_.at(group_.rank - core_size_), {range_})};
+    if (!has_partner()) return {};
+    return {receive_step(group_.at(group_.rank + core_size_), {range_}, comm::OnReceive::kReduce)};
+  }
+  /// The steps after.
+  [[nodiscard]] comm::Lane out() const {
+    if (!in_core()) return {receive_step(group_.at(group_.rank - core_size_), {range_})};
+    if (!has_partner()) return {};
+    return {send_step(group_.at(group_.rank + core_size_), {range_})};
+  }
+
+ private:
+  [[nodiscard]] bool has_partner() const { return group_.rank + core_size_ < group_.size(); }
+
+  const comm::Group& group_;
+  Range range_;
+  int core_size_;
+};
+
 comm::Lane butterfly(const comm::Group& group, Range range) {
   const comm::Block data{range};
   const comm::Block arrived{{0, range.size()}, comm::Buffer::kScratch};
@@ -186,27 +230,6 @@ comm::Lane mesh_all_reduce(const comm::Group& group, Range range, int rows, int 
   comm::Lane lane = ring(row_of(group, columns), range);
   comm::append(lane, ring(column_of(group, columns), range));
   return lane;
-}
-
-Fold::Fold(const comm::Group& group, Range range)
-    : group_(group),
-      range_(range),
-      core_size_(static_cast<int>(std::bit_floor(static_cast<unsigned>(group.size())))) {}
-
-comm::Group Fold::core() const {
-  return {.ranks = {group_.ranks.begin(), group_.ranks.begin() + core_size_}, .rank = group_.rank};
-}
-
-comm::Lane Fold::in() const {
-  if (!in_core()) return {send_step(group_.at(group_.rank - core_size_), {range_})};
-  if (!has_partner()) return {};
-  return {receive_step(group_.at(group_.rank + core_size_), {range_}, comm::OnReceive::kReduce)};
-}
-
-comm::Lane Fold::out() const {
-  if (!in_core()) return {receive_step(group_.at(group_.rank - core_size_), {range_})};
-  if (!has_partner()) return {};
-  return {send_step(group_.at(group_.rank + core_size_), {range_})};
 }
 
 comm::Schedule recursive_doubling_all_reduce(const comm::Group& group, Range range) {
