@@ -101,11 +101,11 @@ class Prefetch {
   /// @brief That use is over: its unit is released, unless it stays.
   void free(std::size_t unit);
 
-  /// @brief The same for each unit that a part reads.
+  /// @brief The use of a part begins: each unit that it reads is there when this returns.
   void gather(const std::vector<std::size_t>& units) {
     for (const std::size_t unit : units) gather(unit);
   }
-  /// @copybrief gather(const std::vector<std::size_t>&)
+  /// @brief That use is over.
   void free(const std::vector<std::size_t>& units) {
     for (const std::size_t unit : units) free(unit);
   }

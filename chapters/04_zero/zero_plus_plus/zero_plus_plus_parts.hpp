@@ -141,8 +141,8 @@ class ZeroPlusPlusParts {
   [[nodiscard]] Units units(const std::vector<ParameterGroup>& groups) const;
 
   /// @brief What brings offloaded shards earlier than they are gathered; null where shards stay on the
-  /// device.
-  /// @copydetails ShardFetches::ShardFetches
+  /// device. To be made before the hooks that gather units: a shard comes before it is gathered.
+  /// @param parts, units  outlive the result.
   [[nodiscard]] std::unique_ptr<ShardFetches> fetches(const std::vector<nn::Model*>& chunks,
                                                       const std::vector<ChunkUnits>& parts,
                                                       const Units& units) const;
