@@ -14,9 +14,9 @@ namespace {
 // [region stage_updates]
 class StageUpdates : public train::ReplicatedStates {
  public:
-  StageUpdates(const train::StatesScope& scope, std::unique_ptr<train::GradientExchange> exchange)
-      : ReplicatedStates(scope, std::move(exchange)),
-        squares_(scope.context.device, pieces().size()) {}
+  /// Alone in its data group: there is nobody to exchange gradients with.
+  explicit StageUpdates(const train::StatesScope& scope)
+      : ReplicatedStates(scope, nullptr), squares_(scope.context.device, pieces().size()) {}
 
   void update_now(double learning_rate) {
     const std::vector<optim::TensorUpdate> made = ReplicatedStates::updates();
@@ -60,12 +60,11 @@ class UpdatesInPasses : public train::StepObserver {
 
 void update_in_passes(train::StepConfig& step_config, const std::string& flags) {
   const auto states = std::make_shared<std::vector<StageUpdates*>>();
-  step_config.states.claim(
-      flags, [states, exchange = step_config.exchange.get()](const train::StatesScope& scope) {
-        auto made = std::make_unique<StageUpdates>(scope, train::exchange_of(scope, exchange));
-        states->push_back(made.get());
-        return made;
-      });
+  step_config.states.claim(flags, [states](const train::StatesScope& scope) {
+    auto made = std::make_unique<StageUpdates>(scope);
+    states->push_back(made.get());
+    return made;
+  });
   step_config.observers.emplace_back(
       [states](const train::ModelScope&) { return std::make_unique<UpdatesInPasses>(*states); });
 }

@@ -72,6 +72,15 @@ TEST_F(PipelineProgram, AsynchronousUpdatesTrainToo) {
   EXPECT_LT(losses.back().get<double>(), losses.front().get<double>() - 0.3);
 }
 
+TEST_F(PipelineProgram, AsynchronousUpdatesExchangeNothingWhateverTheOverlap) {
+  const std::string async = kModel + "--steps 2 --pp 2 --clip 0 --schedule pipedream-async ";
+  const json expected = losses_of(async);
+  for (const char* overlap : {"none", "per-parameter"}) {
+    SCOPED_TRACE(overlap);
+    EXPECT_EQ(losses_of(async + "--overlap " + overlap), expected);
+  }
+}
+
 TEST_F(PipelineProgram, TheSummaryHoldsItsFlagsAndWhatRanksCounted) {
   const json cut = summary_of("--pp 2 --schedule interleaved:2 --layers 4 --stage-split 1,1,1,1");
   EXPECT_EQ(cut.at("parameters"), summary_of("--layers 4").at("parameters"));
