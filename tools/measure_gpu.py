@@ -139,7 +139,7 @@ def pack(folder):
     compress(folder)
     print("Next, on the machine with the GPU, as often as it says that the budget has ended: tar xf "
           f"{folder.name}.tar.xz && python3 {folder.name}/measure_gpu.py run --folder {folder.name} "
-          "--budget 560", flush=True)
+          "--jobs 14 --budget 560", flush=True)
 
 
 # --- The parts -----------------------------------------------------------------------------------
