@@ -51,8 +51,12 @@ void StreamPool::release(void* block, std::size_t bytes) {
   const Block what = found->second;
   blocks_.erase(found);
   Waiting waiting{.block = block, .bytes = bytes, .home = what.home, .uses = {}};
-  for (const gpu::StreamRole role : gpu::kStreamRoles) {
-    if ((what.others & bit_of(role)) != 0) waiting.uses.push_back(streams_.record(role));
+  try {
+    for (const gpu::StreamRole role : gpu::kStreamRoles) {
+      if ((what.others & bit_of(role)) != 0) waiting.uses.push_back(streams_.record(role));
+    }
+  } catch (const Error&) {
+    return;  // the device has failed, and its error is on its way already: nobody gets the block again
   }
   if (waiting.uses.empty()) {
     take_back(waiting);
