@@ -6,13 +6,34 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "common/data/dataset.hpp"
-#include "common/data/documents.hpp"
 #include "common/nn/token_places.hpp"
+#include "common/tensor/philox.hpp"
 
 namespace ultra::train {
+
+/// @brief Cuts sequences into documents of random lengths.
+///
+/// Each token but a sequence's first begins a document with probability 1 / mean_len, by the seed and
+/// the token's number among all that a run draws: in every layout the same.
+class Documents {
+ public:
+  /// @param mean_len  tokens of a document, on average; at least 1.
+  Documents(std::uint64_t seed, std::size_t mean_len)
+      : mean_len_(mean_len), stream_(seed, "documents") {}
+
+  /// @brief Where the document of each token of a sequence begins.
+  /// @param number  of the sequence among all that a run draws.
+  /// @param begins  [seq_len] positions; written.
+  void begins_into(std::size_t number, std::span<std::int32_t> begins) const;
+
+ private:
+  std::size_t mean_len_;
+  PhiloxStream stream_;
+};
 
 /// @brief The tokens of this rank: those of whole sequences, one document each, unless a technique
 /// says otherwise.
@@ -21,7 +42,7 @@ struct TokenPlan {
   /// Empty: all tokens of the sequence.
   std::vector<std::int32_t> positions = {};
   std::size_t padded_len = 0;  ///< tokens of a sequence with its padding, where positions are given
-  std::optional<data::Documents> documents = {};  ///< none: each sequence is one document
+  std::optional<Documents> documents = {};  ///< none: each sequence is one document
 
   /// @brief The places of the tokens of some sequences; null when nothing differs from the default.
   /// What pads a sequence is a document of its own.

@@ -7,6 +7,8 @@
 /// of them could both provide is a slot, which one of them claims. What one must know of an earlier
 /// one (a flag that makes its own meaningless, a part of a closed form) it looks up in the setup.
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,8 +22,8 @@
 #include "common/comm/mesh.hpp"
 #include "common/data/shared_dataset.hpp"
 #include "common/replay/prices.hpp"
+#include "common/tensor/memory_tracker.hpp"
 #include "common/train/cli/command_line.hpp"
-#include "common/train/cli/formula.hpp"
 #include "common/train/cli/step_config.hpp"
 #include "common/train/elsewhere/on_option.hpp"
 #include "common/train/model_worker.hpp"
@@ -36,6 +38,25 @@
 #include "common/train/run/worker.hpp"
 
 namespace ultra::train {
+
+/// @brief What the formulas of one exercise say of the peaks of rank 0, by category.
+struct Formula {
+  std::string exercise;  ///< "01.1"
+  std::array<std::optional<std::size_t>, kNumMemoryCategories> bytes =
+      {};  ///< indexed by MemoryCategory; absent: it says nothing of that
+
+  /// @brief Bytes of one category.
+  [[nodiscard]] std::optional<std::size_t>& operator[](MemoryCategory category) {
+    return bytes[static_cast<std::size_t>(category)];
+  }
+  /// @brief The same.
+  [[nodiscard]] const std::optional<std::size_t>& operator[](MemoryCategory category) const {
+    return bytes[static_cast<std::size_t>(category)];
+  }
+};
+
+/// Those of all exercises that hold.
+using Formulas = std::vector<Formula>;
 
 class Technique;
 

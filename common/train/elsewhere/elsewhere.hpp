@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "common/train/cli/technique.hpp"
-#include "common/train/elsewhere/sweep.hpp"
 
 namespace ultra::train {
 
@@ -26,6 +25,21 @@ void move_elsewhere(Setup& setup);
 /// the trace that --trace names.
 /// @throws what record_step() and writing the trace throw.
 [[nodiscard]] std::string report_on_machine(const Setup& setup);
+
+/// @brief Several command lines.
+struct Sweep {
+  std::vector<std::string> flags;                ///< that have several values
+  std::vector<std::vector<std::string>> values;  ///< of them, by line
+  std::vector<std::vector<std::string>> lines;   ///< words without lists; at least one
+};
+
+/// Whether a flag reads a value as it stands.
+using ReadsValue = std::function<bool(const std::string& flag, const std::string& value)>;
+
+/// @brief All combinations of the values that stand with commas between them, the last flag's
+/// fastest. A value with commas that its flag reads itself is one value, as is --on's.
+/// @throws ConfigError for more combinations than anybody looks at.
+[[nodiscard]] Sweep sweep_of(const std::vector<std::string>& words, const ReadsValue& reads);
 
 /// Reads one line of a sweep as the program reads a command line.
 using ReadLine = std::function<Setup(const std::vector<std::string>& words)>;

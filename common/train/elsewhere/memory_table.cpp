@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/difference.hpp"
 #include "common/base/units.hpp"
 #include "common/train/elsewhere/record_step.hpp"
 
@@ -97,6 +96,12 @@ std::string sent_line(const TrainResult& result, const std::vector<RecordedRank>
 }
 
 }  // namespace
+
+std::string format_difference(std::size_t measured, std::size_t predicted, int decimals) {
+  if (measured == predicted) return "exact";
+  const double from = static_cast<double>(predicted);
+  return fmt::format("{:+.{}f}%", 100.0 * (static_cast<double>(measured) - from) / from, decimals);
+}
 
 std::string format_memory_table(const Setup& setup, const TrainResult& result) {
   const std::optional<std::string> flag = unrecorded_flag(setup);

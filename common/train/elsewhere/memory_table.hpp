@@ -3,6 +3,7 @@
 /// The table after a training: bytes that ranks kept and sent, measured, beside a recorded step of
 /// the same ranks.
 
+#include <cstddef>
 #include <string>
 
 #include "common/train/cli/technique.hpp"
@@ -18,5 +19,11 @@ namespace ultra::train {
 /// with weights or uses files, is measured alone.
 /// @param result  of at least one step.
 [[nodiscard]] std::string format_memory_table(const Setup& setup, const TrainResult& result);
+
+/// @brief "exact" when a measured number of bytes is the predicted one, else how much larger it is:
+/// "+1.25%".
+/// @param decimals  digits after the point.
+[[nodiscard]] std::string format_difference(std::size_t measured, std::size_t predicted,
+                                            int decimals = 2);
 
 }  // namespace ultra::train

@@ -1,11 +1,9 @@
 // Numbers and texts.
 // Covers: common/base/units.hpp
 // Covers: common/base/numeric.hpp
-// Covers: common/base/difference.hpp
 
 #include "common/base/text.hpp"
 
-#include "common/base/difference.hpp"
 #include "common/base/numeric.hpp"
 #include "common/base/units.hpp"
 #include "tests/support/toolbox.hpp"
@@ -196,17 +194,6 @@ TEST(RoundUp, IsTheSmallestMultipleThatCovers) {
   EXPECT_EQ(round_up(64, 64), 64);
   EXPECT_EQ(round_up(65, 64), 128);
   EXPECT_EQ(round_up<std::size_t>(7, 1), 7U);
-}
-
-TEST(Difference, OfEqualNumbersIsExact) {
-  EXPECT_EQ(format_difference(400, 400), "exact");
-  EXPECT_EQ(format_difference(0, 0), "exact");
-}
-
-TEST(Difference, IsSignedAndRelativeToThePrediction) {
-  EXPECT_EQ(format_difference(405, 400), "+1.25%");
-  EXPECT_EQ(format_difference(200, 400), "-50.00%");
-  EXPECT_EQ(format_difference(405, 400, 0), "+1%");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 // Covers: common/train/elsewhere/elsewhere.hpp
 // Covers: common/train/elsewhere/on_report.hpp
 // Covers: common/train/elsewhere/on_option.hpp
-// Covers: common/train/elsewhere/sweep.hpp
 // Covers: common/train/options/named_models.hpp
 
 #include "common/train/elsewhere/elsewhere.hpp"
@@ -15,7 +14,6 @@
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/elsewhere/on_option.hpp"
 #include "common/train/elsewhere/record_step.hpp"
-#include "common/train/elsewhere/sweep.hpp"
 #include "common/train/options/named_models.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"

@@ -1,7 +1,6 @@
 // The table behind a training: what was measured, beside what is recorded.
 //
 // Covers: common/train/elsewhere/memory_table.hpp
-// Covers: common/train/cli/formula.hpp
 
 #include "common/train/elsewhere/memory_table.hpp"
 
@@ -113,6 +112,17 @@ TEST_F(MemoryTable, StandsBehindATrainingWhereNoTechniqueHasOne) {
   EXPECT_THAT(tables(setup, result), HasSubstr("Where the memory went"));
   result.earlier_steps = result.steps.size();
   EXPECT_THAT(tables(setup, result), IsEmpty());
+}
+
+TEST(Difference, OfEqualNumbersIsExact) {
+  EXPECT_EQ(format_difference(400, 400), "exact");
+  EXPECT_EQ(format_difference(0, 0), "exact");
+}
+
+TEST(Difference, IsSignedAndRelativeToThePrediction) {
+  EXPECT_EQ(format_difference(405, 400), "+1.25%");
+  EXPECT_EQ(format_difference(200, 400), "-50.00%");
+  EXPECT_EQ(format_difference(405, 400, 0), "+1%");
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // Covers: common/train/report/rank_clock.hpp
-// Covers: common/train/report/comm_trace.hpp
 
 #include "common/train/report/rank_meter.hpp"
 
@@ -7,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "common/comm/run_ranks.hpp"
-#include "common/train/report/comm_trace.hpp"
 #include "common/train/report/rank_clock.hpp"
+#include "common/train/run/trainer.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/rank_runs.hpp"
 

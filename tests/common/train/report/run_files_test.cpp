@@ -1,4 +1,4 @@
-#include "common/train/report/run_files.hpp"
+#include "common/train/run/trainer.hpp"
 
 #include <nlohmann/json.hpp>
 
