@@ -33,7 +33,7 @@ struct MessageName {
 };
 
 namespace comm {
-struct Issuer;  // engine/issue.hpp
+struct Issuer;  // chapters/03_data_parallel/parameter_server/send_queue.cpp
 }  // namespace comm
 
 /// @brief A group of ranks; copies are handles on the same group.

@@ -9,7 +9,7 @@
 
 #include "common/base/errors.hpp"
 #include "common/comm/backend/mpi/mpi_ranks.hpp"
-#include "common/comm/backend/threads/thread_ranks.hpp"
+#include "common/comm/backend/threads/thread_world.hpp"
 #include "common/comm/engine/group_state.hpp"
 
 namespace ultra {

@@ -9,8 +9,25 @@
 #include <optional>
 
 #include "common/base/errors.hpp"
-#include "common/comm/engine/issue.hpp"
 #include "common/comm/engine/operation.hpp"
+
+namespace ultra::comm {
+
+/// Operations that are made and issued one after the other.
+struct Issuer {
+  /// What Communicator::send makes for a named message.
+  [[nodiscard]] static std::shared_ptr<Operation> make_send(const Communicator& group,
+                                                            const Tensor& data, int peer,
+                                                            const MessageName& name) {
+    return group.named(OpKind::kSend, data, peer, name);
+  }
+  /// Issues an operation for the calling rank, a member of the group.
+  static Work issue(const Communicator& group, std::shared_ptr<Operation> operation) {
+    return group.pending(std::move(operation));
+  }
+};
+
+}  // namespace ultra::comm
 
 namespace ultra::data_parallel {
 namespace {

@@ -1,5 +1,5 @@
 // Covers: common/comm/run_ranks.hpp, common/comm/backend/rank_body.hpp
-// Covers: common/comm/backend/threads/thread_ranks.hpp
+// Covers: common/comm/backend/threads/thread_world.hpp
 //
 // Ranks as threads of this process.
 

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// ThreadWorld: what ranks that are threads of one process share.
+/// Ranks as threads of one process, and ThreadWorld: what they share.
 
 #include <atomic>
 #include <condition_variable>
@@ -13,11 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "common/comm/backend/rank_body.hpp"
 #include "common/comm/backend/threads/direct_board.hpp"
 #include "common/comm/engine/rank_activity.hpp"
 #include "common/comm/engine/rank_monitor.hpp"
 #include "common/comm/transport.hpp"
 
+/// @brief Ranks as threads of one process, which see each other's memory.
 namespace ultra::comm::threads {
 
 /// @brief A rank's bell: rung when something has happened for it.
@@ -155,5 +157,9 @@ class ThreadWorld {
 /// @brief The world's transport for one rank.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(std::shared_ptr<ThreadWorld> world,
                                                         int rank);
+
+/// @brief Calls `body` on `world_size` threads and returns when all have ended.
+/// @throws what the first rank to fail threw, its type kept.
+void run_ranks(int world_size, const RankBody& body);
 
 }  // namespace ultra::comm::threads

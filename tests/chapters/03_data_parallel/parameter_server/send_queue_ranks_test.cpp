@@ -1,4 +1,3 @@
-// Covers: common/comm/engine/issue.hpp
 // Queued sends between ranks: who overtakes whom, and what reaches whom.
 
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"

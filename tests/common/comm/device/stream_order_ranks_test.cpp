@@ -1,9 +1,9 @@
-// Covers: common/comm/device/device_part.hpp
+// Covers: common/comm/engine/operation.hpp
 //
 // What ranks communicate on devices is in the right order of streams without a host that waits; and
 // where a program forgets the order, the emulated device says so.
 
-#include "common/comm/device/device_part.hpp"
+#include "common/comm/engine/operation.hpp"
 #include "common/gpu/order_checker.hpp"
 #include "tests/common/comm/comm_test.hpp"
 

@@ -4,7 +4,7 @@
 // What a transport promises, on whatever the ranks are: threads, or processes under mpirun.
 
 #include "common/comm/backend/mpi/mpi_ranks.hpp"
-#include "common/comm/backend/threads/thread_ranks.hpp"
+#include "common/comm/backend/threads/thread_world.hpp"
 #include "common/comm/transport.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
