@@ -1,12 +1,10 @@
-// Covers: common/checkpoint/safetensors/transfer.hpp
-
 #include "common/checkpoint/safetensors/safetensors.hpp"
 
 #include <bit>
 #include <cerrno>
 #include <filesystem>
 
-#include "common/checkpoint/safetensors/transfer.hpp"
+#include "common/checkpoint/files/file_layer.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "tests/common/checkpoint/file_text.hpp"
 #include "tests/support/files/memory_input.hpp"
