@@ -53,4 +53,7 @@ class MixedPrecision : public train::Technique {
 /// @brief The technique of this chapter.
 [[nodiscard]] std::unique_ptr<train::Technique> technique();
 
+/// @brief Bits, range and spacing of each format, one line each, and what a block of MX adds.
+[[nodiscard]] std::string format_table();
+
 }  // namespace ultra::mixed_precision

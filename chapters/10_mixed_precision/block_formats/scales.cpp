@@ -6,7 +6,6 @@
 
 #include "chapters/10_mixed_precision/e4m3_saturation.hpp"
 #include "chapters/10_mixed_precision/formats/number_format.hpp"
-#include "chapters/10_mixed_precision/formats/small_floats.hpp"
 
 namespace ultra::mixed_precision {
 namespace {

@@ -6,7 +6,7 @@
 /// 2^(e - bias) * 1.fraction; with e = 0 it is subnormal, 2^(1 - bias) * 0.fraction: evenly spaced
 /// down to zero. What the largest exponent means is where formats differ.
 ///
-/// Source: IEEE 754-2019, sec. 3; Micikevicius et al. 2022, "FP8 formats for deep learning", arXiv
+/// Source: IEEE 754-2019, sec. 3 and 4.3.1; Micikevicius et al. 2022, "FP8 formats for deep learning", arXiv
 /// 2209.05433, sec. 3; OCP Microscaling Formats (MX) v1.0, sec. 5.3.
 
 #include <array>
@@ -75,5 +75,23 @@ inline constexpr std::array kNumberFormats = {kFp32,    kTf32,    kBf16,    kFp1
 /// @brief The number that a code stands for; every format here is a part of f64.
 /// @param code  the format's bits, in the lowest places; those above are ignored.
 [[nodiscard]] double decode(const NumberFormat& format, std::uint32_t code);
+
+/// @brief What becomes of numbers beyond the largest.
+enum class Overflow : std::uint8_t {
+  kInfinity,  ///< those that round beyond it become infinite
+  kSaturate,  ///< they become the largest, and so does infinity
+};
+
+/// @brief The bits of the nearest fp16 number; NaN stays NaN, with its sign.
+///
+/// The rounding is left to an addition: the sum of a number with another whose last place is that of
+/// the format is rounded by the processor, to nearest and ties to even, to just that place.
+[[nodiscard]] std::uint16_t fp16_from_f32(float x, Overflow overflow = Overflow::kInfinity);
+
+/// @brief The number of these bits: exact.
+[[nodiscard]] float f32_from_fp16(std::uint16_t bits);
+
+/// @brief The code of the nearest e5m2 number; NaN stays NaN, with its sign.
+[[nodiscard]] std::uint8_t e5m2_from_f32(float x, Overflow overflow = Overflow::kInfinity);
 
 }  // namespace ultra::mixed_precision

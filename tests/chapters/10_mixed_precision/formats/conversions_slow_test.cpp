@@ -2,7 +2,7 @@
 #include <bit>
 
 #include "chapters/10_mixed_precision/bf16_rounding.hpp"
-#include "chapters/10_mixed_precision/formats/small_floats.hpp"
+#include "chapters/10_mixed_precision/formats/number_format.hpp"
 #include "chapters/10_mixed_precision/fp8/scaled_grid.hpp"
 #include "common/tensor/half_types.hpp"
 #include "tests/support/toolbox.hpp"

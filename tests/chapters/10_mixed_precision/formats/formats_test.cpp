@@ -1,14 +1,12 @@
 // Formats and conversions against tables of all their numbers; the core's fast conversions are these.
 //
 // Covers: chapters/10_mixed_precision/formats/number_format.hpp
-// Covers: chapters/10_mixed_precision/formats/small_floats.hpp
 
 #include <bit>
 
 #include "chapters/10_mixed_precision/bf16_rounding.hpp"
-#include "chapters/10_mixed_precision/formats/format_table.hpp"
 #include "chapters/10_mixed_precision/formats/number_format.hpp"
-#include "chapters/10_mixed_precision/formats/small_floats.hpp"
+#include "chapters/10_mixed_precision/mixed_precision.hpp"
 #include "common/tensor/half_types.hpp"
 #include "tests/support/nearest_number.hpp"
 #include "tests/support/toolbox.hpp"

@@ -1,10 +1,9 @@
 // Moments in fewer bytes, and the map of int8.
 //
 // Covers: chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp
-// Covers: chapters/10_mixed_precision/optimizer_states/dynamic_map.hpp
+// Covers: chapters/10_mixed_precision/optimizer_states/int8_moments.hpp
 
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
-#include "chapters/10_mixed_precision/optimizer_states/dynamic_map.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
 #include "common/optim/adamw.hpp"
 #include "common/optim/optimizer.hpp"
