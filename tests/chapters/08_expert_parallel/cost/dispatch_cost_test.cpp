@@ -1,12 +1,10 @@
 // What dispatch costs, and its all-to-all on two levels.
 //
 // Covers: chapters/08_expert_parallel/cost/dispatch_cost.hpp
-// Covers: chapters/08_expert_parallel/cost/two_level_all_to_all.hpp
 
 #include <set>
 
 #include "chapters/08_expert_parallel/cost/dispatch_cost.hpp"
-#include "chapters/08_expert_parallel/cost/two_level_all_to_all.hpp"
 #include "tests/support/contracts/schedule_interpreter.hpp"
 #include "tests/support/toolbox.hpp"
 
