@@ -19,7 +19,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"
 #include "common/base/text.hpp"
-#include "common/train/cli/prediction.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/question_flags.hpp"
 
 namespace ultra::pipeline_parallel {

@@ -1,6 +1,7 @@
 #include "common/train/cli/run_techniques.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/base/text.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/optim/rules.hpp"
 #include "common/train/cli/program.hpp"
@@ -76,6 +78,18 @@ void expect_closed_forms(const nn::ModelConfig& model, const std::string& questi
       : model.head_chunks > 1    ? "head in pieces (--head-chunks)"
                                  : "heads of another width than --hidden / --heads "
                                    "(--head-dim)"));
+}
+
+constexpr std::string_view kModel = "--model";
+
+/// What --model says, as the command line's reader will find it.
+std::optional<std::string> named_in(const std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (!is_flag(words[i], kModel)) continue;
+    if (words[i].size() > kModel.size()) return words[i].substr(kModel.size() + 1);
+    if (i + 1 < words.size()) return words[i + 1];
+  }
+  return {};
 }
 
 /// Published models that the flags of a program can describe.
@@ -190,6 +204,28 @@ bool names_machine(const std::vector<std::string>& words) {
 }
 
 }  // namespace
+
+std::vector<std::string> with_model_flags(std::vector<std::string> words,
+                                          const std::vector<NamedModel>& models) {
+  const std::optional<std::string> name = named_in(words);
+  if (!name) return words;
+  const auto model = std::ranges::find(models, *name, &NamedModel::name);
+  if (model == models.end()) {
+    std::vector<std::string_view> names;
+    for (const NamedModel& known : models) names.push_back(known.name);
+    throw ConfigError(fmt::format(
+        "--model: no model is called {}. Choose {}, or describe one by --layers, --hidden, ...",
+        in_quotes(*name), fmt::join(names, ", ")));
+  }
+  for (const auto& [flag, value] : model->flags) {
+    const bool given =
+        std::ranges::any_of(words, [&](const std::string& word) { return is_flag(word, flag); });
+    if (given) continue;
+    words.push_back(flag);
+    if (!value.empty()) words.push_back(value);
+  }
+  return words;
+}
 
 Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags) {
   Setup setup;

@@ -30,6 +30,12 @@ template <class... Made>
 /// @throws ConfigError for flags that cannot be read or do not fit.
 [[nodiscard]] Setup parse_setup(Techniques techniques, const std::vector<std::string>& flags);
 
+/// @brief A command line, and after it the flags that its `--model NAME` stands for, except for
+/// those that it gives itself. Without --model it stays as it is.
+/// @throws ConfigError for a name that no model has, with all there are.
+[[nodiscard]] std::vector<std::string> with_model_flags(std::vector<std::string> words,
+                                                        const std::vector<NamedModel>& models);
+
 /// Changes a rank's trainer before it is made.
 using ChangeTrainer = std::function<void(Plan& plan, StepConfig& step_config)>;
 

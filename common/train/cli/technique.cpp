@@ -142,4 +142,32 @@ Formulas Setup::formulas() const {
   return all;
 }
 
+NamedModel in_flags(const nn::NamedModel& named) {
+  const nn::ModelConfig& config = named.config;
+  NamedModel model{.name = named.name,
+                   .flags = {{"--layers", fmt::to_string(config.num_layers)},
+                             {"--hidden", fmt::to_string(config.hidden_size)},
+                             {"--heads", fmt::to_string(config.num_heads)},
+                             {"--kv-heads", fmt::to_string(config.num_kv_heads)},
+                             {"--ffn", fmt::to_string(config.ffn_hidden_size)},
+                             {"--vocab", fmt::to_string(config.vocab_size)}}};
+  const auto add = [&](bool has, const char* flag, std::string value) {
+    if (has) model.flags.emplace_back(flag, std::move(value));
+  };
+  add(config.tied_embeddings, "--tied-embeddings", "");
+  add(config.head_size > 0, "--head-dim", fmt::to_string(config.head_size));
+  add(config.qkv_bias, "--qkv-bias", "");
+  add(config.qk_norm, "--qk-norm", "");
+  add(config.sliding_window > 0, "--window", fmt::to_string(config.sliding_window));
+  add(config.mtp, "--mtp", "");
+  const nn::LatentAttention& latent = config.latent;
+  add(latent.on, "--attention", "mla");
+  add(latent.on, "--kv-lora-rank", fmt::to_string(latent.kv_lora_rank));
+  add(latent.on, "--q-lora-rank", fmt::to_string(latent.q_lora_rank));
+  add(latent.on, "--qk-nope-head-dim", fmt::to_string(latent.qk_nope_head_dim));
+  add(latent.on, "--qk-rope-head-dim", fmt::to_string(latent.qk_rope_head_dim));
+  add(latent.on, "--v-head-dim", fmt::to_string(latent.v_head_dim));
+  return model;
+}
+
 }  // namespace ultra::train

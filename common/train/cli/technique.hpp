@@ -21,6 +21,7 @@
 #include "common/comm/collectives/collective_algorithms.hpp"
 #include "common/comm/mesh.hpp"
 #include "common/data/shared_dataset.hpp"
+#include "common/nn/named_models.hpp"
 #include "common/replay/prices.hpp"
 #include "common/tensor/memory_tracker.hpp"
 #include "common/train/cli/command_line.hpp"
@@ -31,7 +32,6 @@
 #include "common/train/options/comm_options.hpp"
 #include "common/train/options/conflict.hpp"
 #include "common/train/options/file_flags.hpp"
-#include "common/train/options/named_models.hpp"
 #include "common/train/options/options.hpp"
 #include "common/train/plan.hpp"
 #include "common/train/report/metrics.hpp"
@@ -133,6 +133,15 @@ struct Setup {
   /// @brief The formulas of all techniques that hold for these flags.
   [[nodiscard]] Formulas formulas() const;
 };
+
+/// @brief A published model.
+struct NamedModel {
+  std::string name;                                        ///< "llama-8b"
+  std::vector<std::pair<std::string, std::string>> flags;  ///< "--layers" and "32"; a switch has ""
+};
+
+/// @brief The flags that describe a model of our own architecture.
+[[nodiscard]] NamedModel in_flags(const nn::NamedModel& named);
 
 /// @brief Something that a training keeps and a checkpoint does not.
 struct UnsavedState {
@@ -256,6 +265,31 @@ class Technique {
                                           [[maybe_unused]] const TrainResult& result) const {
     return {};
   }
+};
+
+/// @brief A prediction as a technique that answers instead of training.
+/// Requires: Options has kFlag, add_to, validate, predicts and answer, as a table of methods has;
+/// and files, when it names any.
+template <class Options>
+class Prediction : public Technique {
+ public:
+  void add_flags(CLI::App& app, Setup&) override { options_.add_to(app); }
+  void validate(Setup&) override { options_.validate(); }
+  [[nodiscard]] std::vector<FileFlag> files() const override {
+    if constexpr (requires { options_.files(); }) return options_.files();
+    return {};
+  }
+  [[nodiscard]] std::vector<Question> questions() const override {
+    if (!options_.predicts()) return {};
+    return {{Options::kFlag, Instead::kAnswer}};
+  }
+  [[nodiscard]] std::optional<std::string> answer(const Setup& setup) const override {
+    if (!options_.predicts()) return {};
+    return options_.answer(setup.train.model);
+  }
+
+ private:
+  Options options_;
 };
 
 }  // namespace ultra::train

@@ -3,7 +3,6 @@
 // Covers: common/train/elsewhere/elsewhere.hpp
 // Covers: common/train/elsewhere/on_report.hpp
 // Covers: common/train/elsewhere/on_option.hpp
-// Covers: common/train/options/named_models.hpp
 
 #include "common/train/elsewhere/elsewhere.hpp"
 
@@ -14,7 +13,6 @@
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/elsewhere/on_option.hpp"
 #include "common/train/elsewhere/record_step.hpp"
-#include "common/train/options/named_models.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"

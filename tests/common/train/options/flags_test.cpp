@@ -1,12 +1,12 @@
 // Covers: common/train/options/cli_fwd.hpp
 // Covers: common/train/options/choice_option.hpp, common/train/options/conflict.hpp
-// Covers: common/train/options/question_flags.hpp, common/train/cli/prediction.hpp
+// Covers: common/train/options/question_flags.hpp
 
 #include "common/train/options/flags.hpp"
 
 #include <CLI/CLI.hpp>
 
-#include "common/train/cli/prediction.hpp"
+#include "common/train/cli/technique.hpp"
 #include "common/train/options/choice_option.hpp"
 #include "common/train/options/conflict.hpp"
 #include "common/train/options/question_flags.hpp"
