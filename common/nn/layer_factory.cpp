@@ -6,11 +6,35 @@
 #include "common/nn/layers/embedding_layer.hpp"
 #include "common/nn/layers/feed_forward.hpp"
 #include "common/nn/layers/linear.hpp"
-#include "common/nn/layers/loss_layer.hpp"
 #include "common/nn/layers/norm.hpp"
 #include "common/nn/transformer_block.hpp"
+#include "common/ops/cross_entropy.hpp"
 
 namespace ultra::nn {
+namespace {
+
+/// Mean cross-entropy over tokens. Saves "d_logits", which takes the logits' place.
+class CrossEntropyLoss : public LossLayer {
+ public:
+  double forward(const Tensor& logits, const Tensor& targets, double normalizer,
+                 Saved& saved) override {
+    const Tensor& sum = saved.pass().loss_sum;
+    const double z_loss = saved.pass().z_loss;
+    double loss = 0;
+    if (sum.defined()) {
+      ops::cross_entropy_into_gradient(sum, logits, targets, normalizer, ops::Write::kAccumulate,
+                                       z_loss);
+    } else {
+      loss = ops::cross_entropy_into_gradient(logits, targets, normalizer, z_loss);
+    }
+    saved.put("d_logits", logits);
+    return loss;
+  }
+
+  Tensor backward(Saved& saved) override { return saved.take("d_logits"); }
+};
+
+}  // namespace
 
 std::unique_ptr<Layer> DenseFactory::norm(const BuildContext& context, const NormSpec& spec) {
   return std::make_unique<RmsNorm>(context, spec);

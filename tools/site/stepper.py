@@ -125,7 +125,7 @@ CODE = [
     Rule(_BLOCK, "ops::add_into(d_residual, d_y);", {"works": "add", "phase": "backward.*"}),
     Rule("common/nn/layers/embedding_layer.cpp", "return ops::embedding(table_", {"works": "embedding"}),
     Rule("common/nn/layers/embedding_layer.cpp", "ops::embedding_backward_into(grad", {"works": ".*embedding_backward"}),
-    Rule("common/nn/layers/loss_layer.cpp", "loss = ops::cross_entropy_into_gradient(", {"works": "cross_entropy"}),
+    Rule("common/nn/layer_factory.cpp", "loss = ops::cross_entropy_into_gradient(", {"works": "cross_entropy"}),
     Rule(_MOE, "const Tensor outputs = experts_.forward(", {"works": ".*swiglu;.*"}),
     Rule(_MOE, "exchange_.dispatch(rows_of_tokens(rows", {"works": ".*take_rows", "phase": "forward.*"}),
     Rule(_MOE, "Tensor y = tokens_of_rows(combined", {"works": ".*sum_rows.*", "phase": "forward.*"}),

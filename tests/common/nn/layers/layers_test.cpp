@@ -2,11 +2,9 @@
 // Covers: common/nn/layers/embedding_layer.hpp
 // Covers: common/nn/layers/norm.hpp
 // Covers: common/nn/layers/feed_forward.hpp
-// Covers: common/nn/layers/loss_layer.hpp
 
 #include "common/nn/layers/embedding_layer.hpp"
 #include "common/nn/layers/feed_forward.hpp"
-#include "common/nn/layers/loss_layer.hpp"
 #include "common/nn/layers/norm.hpp"
 #include "common/ops/cross_entropy.hpp"
 #include "common/ops/embedding.hpp"
@@ -136,22 +134,22 @@ TEST_F(FeedForwardTest, GradientsMatchFiniteDifferences) {
   check_layer(layer, hidden_states());
 }
 
-class LossLayerTest : public test::RandomTest {};
+class LossLayerTest : public LayerTest {};
 
 TEST_F(LossLayerTest, ItsGradientTakesTheLogitsPlace) {
   const Tensor logits = random.tensor(device, {2, 3, 7}, DType::kF64);
   const Tensor targets = random.tokens(device, {2, 3}, 7);
   const Tensor expected = logits.clone();
   const double expected_loss = ops::cross_entropy_into_gradient(expected, targets, 11.0);
-  CrossEntropyLoss loss;
+  const std::unique_ptr<LossLayer> loss = factory.loss(context());
   Saved saved;
-  EXPECT_EQ(loss.forward(logits, targets, 11.0, saved), expected_loss);
+  EXPECT_EQ(loss->forward(logits, targets, 11.0, saved), expected_loss);
   EXPECT_EQ(logits.category(), MemoryCategory::kActivations);
-  const Tensor d_logits = loss.backward(saved);
+  const Tensor d_logits = loss->backward(saved);
   EXPECT_TRUE(d_logits.shares_storage(logits));
   EXPECT_TRUE(test::all_equal(d_logits, expected));
   EXPECT_TRUE(saved.empty());
-  EXPECT_THROW(static_cast<void>(loss.backward(saved)), InternalError);
+  EXPECT_THROW(static_cast<void>(loss->backward(saved)), InternalError);
 }
 
 }  // namespace
