@@ -10,7 +10,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
-#include "common/gpu/meta/meta_runtime.hpp"
+#include "common/gpu/meta/meta_streams.hpp"
 #include "common/gpu/meta/tape.hpp"
 #include "common/gpu/runtime.hpp"
 #include "common/tensor/caching_allocator.hpp"

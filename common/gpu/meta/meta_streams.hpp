@@ -1,6 +1,7 @@
 #pragma once
 /// @file
-/// MetaStreams: streams that write down what they are given, and do none of it.
+/// MetaStreams: streams that write down what they are given, and do none of it; and the device that has
+/// them.
 
 #include <array>
 #include <cstddef>
@@ -10,6 +11,7 @@
 
 #include "common/gpu/meta/tape.hpp"
 #include "common/gpu/order_checker.hpp"
+#include "common/gpu/runtime.hpp"
 #include "common/gpu/streams.hpp"
 
 namespace ultra::gpu {
@@ -92,5 +94,11 @@ class MetaStreams : public Streams {
 
 /// @brief The sum of the bytes of regions.
 [[nodiscard]] std::size_t bytes_of(std::span<const Region> regions);
+
+/// @brief A device without memory, whose streams are MetaStreams: addresses are distinct
+/// and the same in every run, kernels do nothing, pinned memory is the host's.
+/// @param tape          outlives the runtime.
+/// @param checks_order  whether accesses without an order throw OrderError.
+[[nodiscard]] std::shared_ptr<Runtime> make_meta_runtime(Tape& tape, bool checks_order);
 
 }  // namespace ultra::gpu

@@ -1,10 +1,9 @@
-// Covers: common/gpu/meta/meta_runtime.hpp, common/gpu/meta/meta_event.hpp.
+// Covers: common/gpu/meta/meta_event.hpp.
 #include "common/gpu/meta/meta_streams.hpp"
 
 #include <array>
 
 #include "common/gpu/meta/meta_event.hpp"
-#include "common/gpu/meta/meta_runtime.hpp"
 #include "kernels/table/table.hpp"
 #include "tests/support/toolbox.hpp"
 
