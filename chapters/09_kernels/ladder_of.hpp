@@ -14,7 +14,6 @@
 
 #include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/problem_buffers.hpp"
-#include "chapters/09_kernels/report/gpu_timing.hpp"
 #include "chapters/09_kernels/report/verdict.hpp"
 #include "chapters/09_kernels/rung.hpp"
 #include "common/base/errors.hpp"

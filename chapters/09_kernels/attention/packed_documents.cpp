@@ -1,10 +1,12 @@
 #include "chapters/09_kernels/attention/packed_documents.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
-#include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
+#include "common/tensor/philox.hpp"
 
 namespace ultra::ladders {
 namespace {
@@ -15,6 +17,20 @@ int tokens_of(const Sizes& sizes) {
 }
 
 }  // namespace
+
+std::vector<int> sequence_lengths(const Sizes& sizes, std::uint64_t seed) {
+  const auto count = static_cast<std::size_t>(sizes[0]);
+  std::vector<int> lengths(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    const double level = (static_cast<double>(k) + 0.5) / static_cast<double>(count);
+    lengths[k] = 1 + static_cast<int>(-std::log(level) * (sizes[1] - 1));
+  }
+  const PhiloxStream stream(seed, "order of sequences");
+  for (std::size_t left = count; left > 1; --left) {
+    std::swap(lengths[left - 1], lengths[static_cast<std::size_t>(stream.below(left, left))]);
+  }
+  return lengths;
+}
 
 PackedDocuments::PackedDocuments(const Sizes& sizes, std::uint64_t seed)
     : begins{0},

@@ -1,7 +1,7 @@
 #pragma once
 /// @file
-/// Packed documents: where they begin, and each of them as a problem of attention of its own, which
-/// is what the ladders over packs are judged by.
+/// Packed documents: their lengths, where they begin, and each of them as a problem of attention of its
+/// own, which is what the ladders over packs are judged by.
 
 #include <cstdint>
 #include <span>
@@ -10,6 +10,11 @@
 #include "chapters/09_kernels/attention/attention_reference.hpp"
 
 namespace ultra::ladders {
+
+/// @brief The lengths of the sequences of a problem, in their order in memory: the quantiles of an
+/// exponential distribution, most of them short and few long, in a random order. Their sum does not
+/// depend on the seed.
+[[nodiscard]] std::vector<int> sequence_lengths(const Sizes& sizes, std::uint64_t seed);
 
 /// @brief A pack of documents, and the random inputs of attention over it.
 struct PackedDocuments {

@@ -1,15 +1,11 @@
-#include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
-
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <numeric>
-#include <utility>
 
+#include "chapters/09_kernels/attention/packed_documents.hpp"
 #include "chapters/09_kernels/ladder_of.hpp"
 #include "chapters/09_kernels/ladders.hpp"
 #include "chapters/09_kernels/random_values.hpp"
-#include "common/tensor/philox.hpp"
 #include "kernels/ladders/tokens/packed_sequences/packed_sequences.hpp"
 
 namespace ultra::ladders {
@@ -102,20 +98,6 @@ class PackedSequences {
 };
 
 }  // namespace
-
-std::vector<int> sequence_lengths(const Sizes& sizes, std::uint64_t seed) {
-  const auto count = static_cast<std::size_t>(sizes[0]);
-  std::vector<int> lengths(count);
-  for (std::size_t k = 0; k < count; ++k) {
-    const double level = (static_cast<double>(k) + 0.5) / static_cast<double>(count);
-    lengths[k] = 1 + static_cast<int>(-std::log(level) * (sizes[1] - 1));
-  }
-  const PhiloxStream stream(seed, "order of sequences");
-  for (std::size_t left = count; left > 1; --left) {
-    std::swap(lengths[left - 1], lengths[static_cast<std::size_t>(stream.below(left, left))]);
-  }
-  return lengths;
-}
 
 std::unique_ptr<Ladder> packed_sequences_ladder() {
   return std::make_unique<LadderOf<PackedSequences>>();

@@ -1,6 +1,6 @@
 // What each rung of packed_sequences changes, in counters, worked out from the lengths.
 
-#include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
+#include "chapters/09_kernels/attention/packed_documents.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 #include "tests/support/toolbox.hpp"
 

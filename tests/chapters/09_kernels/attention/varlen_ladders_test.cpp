@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include "chapters/09_kernels/attention/packed_documents.hpp"
-#include "chapters/09_kernels/attention/packed_sequences_ladder.hpp"
 #include "kernels/ladders/attention/attention_varlen/attention_varlen.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 

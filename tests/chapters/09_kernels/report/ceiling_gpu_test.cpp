@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "chapters/09_kernels/ladder.hpp"
 #include "chapters/09_kernels/report/ceiling.hpp"
-#include "chapters/09_kernels/report/gpu_timing.hpp"
 #include "kernels/device/device_info.hpp"
 
 namespace ultra::ladders {
