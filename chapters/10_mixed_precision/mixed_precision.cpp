@@ -7,8 +7,8 @@
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"
+#include "chapters/10_mixed_precision/training/rounded_sums.hpp"
 #include "chapters/10_mixed_precision/training/scaling.hpp"
-#include "chapters/10_mixed_precision/training/sum_drift.hpp"
 #include "chapters/10_mixed_precision/training/weight_steps.hpp"
 #include "common/base/errors.hpp"
 

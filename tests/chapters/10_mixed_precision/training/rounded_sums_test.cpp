@@ -1,11 +1,9 @@
 // Layers whose sums are rounded after every addition: equal to the f32 ones where nothing needs
 // rounding, and off by what counting in two bytes says where it does.
 //
-// Covers: chapters/10_mixed_precision/training/sum_drift.hpp
 
 #include "chapters/10_mixed_precision/training/rounded_sums.hpp"
 
-#include "chapters/10_mixed_precision/training/sum_drift.hpp"
 #include "common/ops/cross_entropy.hpp"
 #include "tests/support/toolbox.hpp"
 
