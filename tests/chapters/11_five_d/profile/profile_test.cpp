@@ -2,14 +2,12 @@
 //
 // Covers: chapters/11_five_d/profile/timing.hpp
 // Covers: chapters/11_five_d/profile/machine_profile.hpp
-// Covers: chapters/11_five_d/profile/measure_parts.hpp
 
 #include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
-#include "chapters/11_five_d/profile/measure_parts.hpp"
 #include "chapters/11_five_d/profile/timing.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
