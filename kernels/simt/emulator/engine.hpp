@@ -17,7 +17,6 @@
 #include "kernels/simt/emulator/async/units.hpp"
 #include "kernels/simt/emulator/counters.hpp"
 #include "kernels/simt/emulator/fibers/fiber.hpp"
-#include "kernels/simt/emulator/fibers/overflow.hpp"
 #include "kernels/simt/emulator/hooks.hpp"
 #include "kernels/simt/emulator/language/vector_types.hpp"
 #include "kernels/simt/emulator/launch.hpp"

@@ -7,6 +7,7 @@
 /// overflow is a fault of that thread and not a change of another one's variables.
 
 #include <boost/context/detail/fcontext.hpp>
+#include <csetjmp>
 #include <cstddef>
 #include <cstdint>
 
@@ -75,5 +76,21 @@ class Fiber {
   std::size_t known_size_ = 0;
   void* thread_state_ = nullptr;
 };
+
+/// @brief Where to go when a stack overflows, while a launch runs on this thread: the fault of the
+/// processor becomes a jump back to the engine.
+struct OverflowTrap {
+  /// @brief Set by sigsetjmp() in the frame that runs the launch.
+  sigjmp_buf environment;
+  /// @brief Whether a faulty address is an overflow of the running fiber; called by the handler of
+  /// the signal.
+  bool (*is_overflow)(void* engine, std::uintptr_t address);
+  /// @brief Its first argument.
+  void* engine;
+};
+
+/// @brief Arms the trap of this thread of the operating system; null disarms it. Other faults stay
+/// what they were before.
+void arm_overflow_trap(OverflowTrap* trap);
 
 }  // namespace ultra::simt::emulator
