@@ -10,7 +10,6 @@
 
 #include "chapters/05_tensor_sequence_parallel/sequence_region.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
-#include "chapters/11_five_d/profile/timing.hpp"
 #include "common/base/numeric.hpp"
 #include "common/ops/attention.hpp"
 #include "common/ops/elementwise.hpp"

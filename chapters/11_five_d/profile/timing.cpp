@@ -1,4 +1,4 @@
-#include "chapters/11_five_d/profile/timing.hpp"
+#include "chapters/11_five_d/profile/machine_profile.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -17,7 +17,6 @@
 #include "chapters/11_five_d/planner/published/published_table.hpp"
 #include "chapters/11_five_d/planner/report/plan_report.hpp"
 #include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
-#include "chapters/11_five_d/planner/scaling/training_cost.hpp"
 #include "chapters/11_five_d/planner/search/layout_search.hpp"
 #include "common/base/errors.hpp"
 #include "common/base/json.hpp"

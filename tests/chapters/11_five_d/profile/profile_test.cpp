@@ -1,6 +1,5 @@
 // A machine's profile: what is timed, and what the planner makes of it.
 //
-// Covers: chapters/11_five_d/profile/timing.hpp
 // Covers: chapters/11_five_d/profile/machine_profile.hpp
 
 #include <atomic>
@@ -8,7 +7,6 @@
 
 #include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
-#include "chapters/11_five_d/profile/timing.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
 #include "common/tensor/tensor.hpp"

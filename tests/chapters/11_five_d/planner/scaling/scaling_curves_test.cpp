@@ -6,7 +6,6 @@
 #include "chapters/11_five_d/planner/scaling/scaling_curves.hpp"
 
 #include "chapters/11_five_d/planner/fit.hpp"
-#include "chapters/11_five_d/planner/scaling/training_cost.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
