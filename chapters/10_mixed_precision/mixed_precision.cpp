@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "chapters/10_mixed_precision/formats/number_format.hpp"
-#include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/bf16_moments.hpp"
 #include "chapters/10_mixed_precision/optimizer_states/int8_moments.hpp"

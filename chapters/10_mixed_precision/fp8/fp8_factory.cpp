@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,8 +11,10 @@
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_factory.hpp"
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "chapters/08_expert_parallel/moe_layer.hpp"
+#include "chapters/10_mixed_precision/delayed_scaling.hpp"
 #include "common/base/errors.hpp"
 #include "common/nn/parameter.hpp"
+#include "common/tensor/host_view.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -28,6 +31,59 @@ nn::Replication same_on(std::string_view group, const Communicator& ranks) {
 bool has_group(const train::RankGroups& groups, std::string_view name) {
   return std::ranges::any_of(groups.all(), [&](const auto& group) { return group.first == name; });
 }
+
+class AmaxObserver : public train::StepObserver {
+ public:
+  AmaxObserver(const train::ModelScope& scope, std::size_t history)
+      : ranks_(
+            scope.plan.mesh.group({kReplicaAxis, context_parallel::kAxis, tensor_parallel::kAxis})),
+        device_(scope.context.device),
+        row_(1 + history) {
+    for (nn::Model* chunk : scope.chunks) {
+      for (nn::Parameter* parameter : chunk->parameters()) {
+        if (parameter->name().ends_with(kHistorySuffix)) histories_.push_back(parameter);
+      }
+    }
+  }
+
+  /// A checkpoint may hold what a validation has noted.
+  void step_begins(const train::StepPlan&) override { forget_noted(); }
+
+  /// Its passes have noted maxima too, which are none of the training's.
+  void validation_ends() override { forget_noted(); }
+
+  void step_ends(const train::StepPlan&) override {
+    std::list<HostView<float>> views;
+    for (const nn::Parameter* parameter : histories_) {
+      views.emplace_back(parameter->value(), HostAccess::kReadWrite);
+    }
+    std::vector<std::span<float>> histories;
+    for (const HostView<float>& values : views) {
+      for (std::size_t first = 0; first < values.size(); first += row_) {
+        histories.push_back(values.span().subspan(first, row_));
+      }
+    }
+    end_amax_steps(histories, ranks_, device_.host());
+  }
+
+ private:
+  void forget_noted() const {
+    for (const nn::Parameter* parameter : histories_) {
+      const Tensor& values = parameter->value();
+      for (std::size_t first = 0; first < values.numel(); first += row_) {
+        values.slice(0, {first, first + 1}).fill(0.0);
+      }
+    }
+  }
+
+  Communicator ranks_;
+  Device device_;
+  std::size_t row_;
+  std::vector<nn::Parameter*> histories_;
+};
+
+/// Follows nothing.
+class NoObserver : public train::StepObserver {};
 
 }  // namespace
 
@@ -103,6 +159,12 @@ std::unique_ptr<nn::Layer> with_fp8_experts(const nn::BuildContext& context,
     return std::make_unique<Fp8ExpertLinears>(context, std::move(maps), scope);
   });
   return feed_forward;
+}
+
+std::unique_ptr<train::StepObserver> observe_fp8(const train::ModelScope& scope,
+                                                 const Fp8Recipe& recipe) {
+  if (recipe.scaling != Scaling::kDelayed) return std::make_unique<NoObserver>();
+  return std::make_unique<AmaxObserver>(scope, recipe.history);
 }
 
 }  // namespace ultra::mixed_precision

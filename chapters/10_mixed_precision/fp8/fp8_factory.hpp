@@ -19,8 +19,10 @@
 
 #include "chapters/08_expert_parallel/moe/expert_linears.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
+#include "chapters/10_mixed_precision/fp8/fp8_recipe.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/train/plan.hpp"
+#include "common/train/step.hpp"
 
 namespace ultra::mixed_precision {
 
@@ -74,5 +76,22 @@ class Fp8ExpertLinears : public expert_parallel::ExpertLinears {
 [[nodiscard]] std::unique_ptr<nn::Layer> with_fp8_experts(const nn::BuildContext& context,
                                                           std::unique_ptr<nn::Layer> feed_forward,
                                                           const Fp8Scope& scope);
+
+/// @brief Takes the maximum of what all ranks of a stage have noted, and moves the histories on.
+/// Collective over the ranks of dp, cp and tp, after each step, with delayed scaling; else it does
+/// nothing.
+///
+/// Every rank has noted the largest magnitudes of its own micro-batches and of its parts of tensors. The
+/// next scales must be the same on all ranks that hold a layer, or a weight would be put on different
+/// grids.
+///
+/// After a step that loss scaling skips as well: its tensors were there, and scales follow tensors,
+/// not updates. An infinite maximum counts as the latest that was none. What a validation notes is
+/// forgotten.
+/// Source: Transformer Engine's reduction of amax values over the data and tensor parallel ranks; it
+/// keeps a scale as long as its history holds an infinite maximum.
+/// Cost: an all-reduce of one f32 per tensor of the stage's fp8 layers.
+[[nodiscard]] std::unique_ptr<train::StepObserver> observe_fp8(const train::ModelScope& scope,
+                                                               const Fp8Recipe& recipe);
 
 }  // namespace ultra::mixed_precision

@@ -3,9 +3,7 @@
 //
 // Covers: chapters/10_mixed_precision/fp8/fp8_linear.hpp
 // Covers: chapters/10_mixed_precision/fp8/fp8_factory.hpp
-// Covers: chapters/10_mixed_precision/fp8/amax_observer.hpp
 
-#include "chapters/10_mixed_precision/fp8/amax_observer.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_factory.hpp"
 #include "chapters/10_mixed_precision/fp8/fp8_linear.hpp"
 #include "tests/chapters/10_mixed_precision/precision_run.hpp"
