@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <set>
@@ -51,7 +52,17 @@ std::string version_text(int version) {
                     ". Look at nvidia-smi." + instead);
 }
 
+/// A kernel's first launch may wait for all that runs on the GPU, and NCCL's kernels wait for other
+/// processes: there all kernels are loaded before the first of them, unless the user says otherwise.
+/// Source: CUDA C++ Programming Guide, "Lazy Loading".
+void load_kernels_early_among_processes() {
+  constexpr int kNobody = -1;
+  constexpr int kKeep = 0;
+  if (place_on_node(kNobody) != kNobody) setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
+}
+
 int choose_device(int rank) {
+  load_kernels_early_among_processes();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) refuse_without_device(status);
