@@ -17,6 +17,7 @@ constexpr int kThreads = 128;
 constexpr int kChunk = 8;                       // elements of an access
 constexpr int kLanes = kMostHeadDim / kChunk;   // of a row
 constexpr int kRowsAtOnce = kThreads / kLanes;  // keys or values
+constexpr int kAhead = 4;  // rows of a thread whose loads are under way together
 constexpr int kWarps = kThreads / 32;
 
 // Which heads and keys a block has.
@@ -70,25 +71,33 @@ __device__ __forceinline__ void score_keys(float* scores, const Problem& problem
     }
   }
   const float scale = rsqrtf(static_cast<float>(problem.head_dim));
-  for (int first = 0; first < keys; first += kRowsAtOnce) {  // all lanes take part in the shuffles
-    const int own = first + static_cast<int>(threadIdx.x) / kLanes;
-    float k[kChunk] = {};
-    if (own < keys && has_column) {
-      load_chunk(k, &problem.k[row_of(problem, part, part.first_key + own) + column]);
+  for (int first = 0; first < keys; first += kAhead * kRowsAtOnce) {  // all lanes take part
+    float k[kAhead][kChunk] = {};
+    const int first_own = first + static_cast<int>(threadIdx.x) / kLanes;
+#pragma unroll
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int own = first_own + ahead * kRowsAtOnce;
+      if (own < keys && has_column) {
+        load_chunk(k[ahead], &problem.k[row_of(problem, part, part.first_key + own) + column]);
+      }
     }
 #pragma unroll
-    for (int head = 0; head < kHeads; ++head) {
-      float sum = 0.0F;
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int own = first_own + ahead * kRowsAtOnce;
 #pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        sum += q[head][i] * k[i];
-      }
+      for (int head = 0; head < kHeads; ++head) {
+        float sum = 0.0F;
 #pragma unroll
-      for (int distance = kLanes / 2; distance > 0; distance /= 2) {
-        sum += __shfl_xor_sync(kAllLanes, sum, distance);
-      }
-      if (column == 0 && own < keys) {
-        sts(&scores[head * keys + own], sum * scale);
+        for (int i = 0; i < kChunk; ++i) {
+          sum += q[head][i] * k[ahead][i];
+        }
+#pragma unroll
+        for (int distance = kLanes / 2; distance > 0; distance /= 2) {
+          sum += __shfl_xor_sync(kAllLanes, sum, distance);
+        }
+        if (column == 0 && own < keys) {
+          sts(&scores[head * keys + own], sum * scale);
+        }
       }
     }
   }
@@ -133,15 +142,26 @@ __device__ __forceinline__ void add_values(const float* weights, float* partials
   const bool has_column = lane * kChunk < problem.head_dim;
   const int keys = part.end_key - part.first_key;
   float sums[kHeads][kChunk] = {};
-  for (int key = own_row; key < keys && has_column; key += kRowsAtOnce) {
-    float v[kChunk];
-    load_chunk(v, &problem.v[row_of(problem, part, part.first_key + key) + lane * kChunk]);
+  for (int first = own_row; first < keys && has_column; first += kAhead * kRowsAtOnce) {
+    float v[kAhead][kChunk] = {};
 #pragma unroll
-    for (int head = 0; head < kHeads; ++head) {
-      const float weight = lds(&weights[head * keys + key]);
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int key = first + ahead * kRowsAtOnce;
+      if (key < keys) {
+        load_chunk(v[ahead],
+                   &problem.v[row_of(problem, part, part.first_key + key) + lane * kChunk]);
+      }
+    }
 #pragma unroll
-      for (int i = 0; i < kChunk; ++i) {
-        sums[head][i] += weight * v[i];
+    for (int ahead = 0; ahead < kAhead; ++ahead) {
+      const int key = first + ahead * kRowsAtOnce;
+#pragma unroll
+      for (int head = 0; head < kHeads && key < keys; ++head) {
+        const float weight = lds(&weights[head * keys + key]);
+#pragma unroll
+        for (int i = 0; i < kChunk; ++i) {
+          sums[head][i] += weight * v[ahead][i];
+        }
       }
     }
   }
