@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(kThreads, kBlocks) swizzled_kernel(const Probl
   bf16* const k_tile = &q_tile[kQueries * kHeadDim];
   bf16* const v_tile = &k_tile[kKeys<kHeadDim> * kHeadDim];
 
-  load_tile<kQueries, kHeadDim>(q_tile, &problem.q[std::size_t(site.first_q + site.first_query) * columns],
+  load_tile<kQueries, kHeadDim>(q_tile,
+                                &problem.q[std::size_t(site.first_q + site.first_query) * columns],
                                 shape.seq_len - site.first_query, columns);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
