@@ -11,10 +11,10 @@ namespace ultra::kernels::hopper {
 
 /// @brief A matrix [rows, columns] of bf16 for each head of each sequence.
 struct HeadMatrices {
-  int sequences;
-  int heads;  ///< of a sequence
-  int rows;
-  int columns;
+  int sequences;  ///< of the batch
+  int heads;      ///< of a sequence
+  int rows;       ///< of a matrix: tokens
+  int columns;    ///< of a row: elements of a head
   bool rows_first =
       false;  ///< [sequences, rows, heads, columns], not [sequences, heads, rows, columns]
 
