@@ -24,8 +24,8 @@ but pack need Python and the driver only, and take --folder FOLDER and
     --jobs N           tests at a time (1); what is timed runs alone
     --again            also what is done already
 
-OUTPUT.tar.gz holds all results after every part; times.jsonl there has a line for each rung timed. Exit code 1 when something is wrong, 3 when the
-budget has ended before the work.
+OUTPUT.tar.gz holds all results after every part; times.jsonl there has a line for each rung timed.
+Exit code 1 when something is wrong, 3 when the budget has ended before the work.
 """
 
 import argparse
@@ -191,7 +191,8 @@ def time_ladder(machine, ladder, rungs):
     machine.once(unit, PROGRAM, "--gpu", "--kernel", ladder, writes_events=True, is_timed=True,
                  then=lambda done: [time_row(machine, done, f"{ladder}/{event['rung']:02}", event)
                                     for event in times(done.events)])
-    timed = [event["rung"] for event in times(machine.events_of(unit))]
+    is_done = unit in machine.done  # else what lies there is an earlier run's
+    timed = [event["rung"] for event in times(machine.events_of(unit))] if is_done else []
     for rung in (rung.number for rung in rungs if rung.number not in timed):
         time_rung(machine, f"{ladder}/{rung}", f"{ladder}/{rung:02}")
 
@@ -362,8 +363,8 @@ def profile(machine, wanted):
 PARTS = {"test": test, "time": time, "sanitize": sanitize, "counters": counters,
          "gpu-tests": gpu_tests, "train": train, "profile": profile}
 # The parts of a run, and what they take: what has been done by one is left out by the next.
-RUN = (("test", HEADLINES), ("time", HEADLINES), ("train", ""), ("profile", ""), ("gpu-tests", ""), ("time", ""),
-       ("test", ""), ("sanitize", ""), ("counters", ""))
+RUN = (("test", HEADLINES), ("time", HEADLINES), ("train", ""), ("profile", ""), ("gpu-tests", ""),
+       ("time", ""), ("test", ""), ("sanitize", ""), ("counters", ""))
 
 
 # --- The command line ----------------------------------------------------------------------------

@@ -156,6 +156,13 @@ class MeasureGpu(unittest.TestCase):
                  (self.folder / "results/done.jsonl").read_text(encoding="utf-8").splitlines()]
         self.assertEqual(units, ["time toy", "time toy/2", "time toy/3"])
 
+    def test_a_rung_is_timed_again_when_asked(self):
+        self.measure("time", "toy", "--limit", "2")
+        self.measure("time", "toy", "--only", "toy/1")
+        self.assertEqual(self.report().count("| toy/01 naive |"), 1, "its ladder was timed")
+        self.measure("time", "toy", "--only", "toy/1", "--again")
+        self.assertEqual(self.report().count("| toy/01 naive |"), 2)
+
     def test_tests_run_beside_each_other_when_asked(self):
         # Each waits until the other has begun.
         self.write_program(self.folder / measure_gpu.LAYOUTS, TESTS.replace(

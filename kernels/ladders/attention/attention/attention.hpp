@@ -32,8 +32,8 @@ struct Shape {
   /// @brief What scores are multiplied by: 1 / sqrt(D).
   float scale;
   /// @brief Whether tensors are [batch, seq_len, heads, head_dim], as a model's layers have them, instead of
-  /// [batch, heads, seq_len, head_dim]. The rungs that training takes in bf16 can do both, the others the
-  /// latter.
+  /// [batch, heads, seq_len, head_dim]. The rungs that training takes in bf16 can do both, but for
+  /// attention_backward_varlen's; that one and all others can do the latter.
   bool tokens_first = false;
 
   /// @brief Heads of queries over all sequences.
