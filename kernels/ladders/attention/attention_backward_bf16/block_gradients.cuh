@@ -128,9 +128,8 @@ __device__ __forceinline__ void differentiate_queries(const Problem& problem, co
   const Tiles<kHeadDim> tiles;
   const int first_query = tile * kRows;
   const int first_row = rows_of.first_of(blockIdx.y);
-  const int query_row =
-      rows_of.first_in(shape, shape.kv_heads * shape.group, blockIdx.y) + first_query * q_step;
-  const std::size_t first = std::size_t(query_row) * width;
+  const std::size_t first =
+      rows_of.element(shape, shape.kv_heads * shape.group, blockIdx.y, first_query);
   const int first_k = rows_of.first_in(shape, shape.kv_heads, blockIdx.y / shape.group);
   const int rows = shape.seq_len - first_query;
   const auto copy_keys = [&](int stage, int key) {

@@ -62,10 +62,7 @@ __global__ void delta_kernel(const T* __restrict__ o, const simt::bf16* __restri
     return;
   }
   const attention_bf16::Rows rows{shape.seq_len, 0};
-  const int heads = shape.kv_heads * shape.group;
-  const int row =
-      rows.first_in(shape, heads, blockIdx.y) + token * attention_bf16::token_step(shape, heads);
-  const std::size_t first = std::size_t(row) * shape.head_dim;
+  const std::size_t first = rows.element(shape, shape.kv_heads * shape.group, blockIdx.y, token);
   const int lane = threadIdx.x % 32;
   float sum = 0.0F;
   for (int d = 2 * lane; d < shape.head_dim; d += 64) {

@@ -78,7 +78,13 @@ struct Rows {
                                                         int head) const {
     return shape.tokens_first ? first_of(head / heads) * heads + head % heads : first_of(head);
   }
-  // From there to the next head's, of the same sequence.
+  // The first element of a token's row there.
+  [[nodiscard]] __device__ __forceinline__ std::size_t element(const Shape& shape, int heads,
+                                                               int head, int token) const {
+    const int row = first_in(shape, heads, head) + token * token_step(shape, heads);
+    return std::size_t(row) * shape.head_dim;
+  }
+  // From a head's first row to the next one's, of the same sequence.
   [[nodiscard]] __device__ __forceinline__ int head_step(const Shape& shape) const {
     return shape.tokens_first ? 1 : of_head;
   }

@@ -179,12 +179,9 @@ class Multiplier {
     hold_in_place(flat(d_k_));
     hold_in_place(flat(d_v_));
     const Shape& shape = problem_.shape;
-    const int step = attention_bf16::token_step(shape, shape.kv_heads);
-    const int row =
-        attention_bf16::Rows{shape.seq_len, 0}.first_in(shape, shape.kv_heads, keys_.kv_head) +
-        keys_.first_key * step;
-    const std::size_t first = std::size_t(row) * shape.head_dim;
-    const int stride = step * shape.head_dim;
+    const std::size_t first = attention_bf16::Rows{shape.seq_len, 0}.element(
+        shape, shape.kv_heads, keys_.kv_head, keys_.first_key);
+    const int stride = attention_bf16::token_step(shape, shape.kv_heads) * shape.head_dim;
     const int rows = shape.seq_len - keys_.first_key;
     store_rows<kHeadDim>(&problem_.d_k[first], d_k_, shape.scale, rows, shape.head_dim, stride);
     store_rows<kHeadDim>(&problem_.d_v[first], d_v_, 1.0F, rows, shape.head_dim, stride);

@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
   const int box = static_cast<int>(threadIdx.x) / kWarpgroup;
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
   const int heads = shape.kv_heads * shape.group;
-  const int first = attention_bf16::Rows{shape.seq_len, 0}.first_in(shape, heads, head);
+  const attention_bf16::Rows rows{shape.seq_len, 0};
   const float4* const sums = reinterpret_cast<const float4*>(problem.d_q_sums) +
                              std::size_t(blockIdx.x) * kQuadsOfTile<kHeadDim> +
                              box * kQuads * kWarpgroup + thread;
@@ -110,8 +110,7 @@ __global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int query = first_query + thread / 32 * 16 + thread % 32 / 4 + half * 8;
-    const int row = first + query * attention_bf16::token_step(shape, heads);
-    const std::size_t place = std::size_t(row) * shape.head_dim;
+    const std::size_t place = rows.element(shape, heads, head, query);
 #pragma unroll
     for (int quad = 0; quad < kQuads; ++quad) {
       const int column = box * kBoxColumns + quad * 8 + 2 * (thread % 4);
