@@ -57,14 +57,12 @@ __device__ __forceinline__ int keys_of_query(const Shape& shape, int query) {
   return shape.causal && query < shape.seq_len ? query + 1 : shape.seq_len;
 }
 
-// Rows, of head_dim elements each, from a token's to the next one's in a tensor of `heads` heads in each
-// sequence.
+// Rows of head_dim elements from a token's to the next one's, where a sequence has `heads` heads.
 __device__ __forceinline__ int token_step(const Shape& shape, int heads) {
   return shape.tokens_first ? heads : 1;
 }
 
-// Where a sequence's rows are: heads are `of_head` rows apart, or tokens first. Heads count over all
-// sequences.
+// Where a sequence's rows are: heads, counted over all sequences, are `of_head` rows apart.
 struct Rows {
   int of_head;
   int begin;
