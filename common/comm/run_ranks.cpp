@@ -51,6 +51,7 @@ std::shared_ptr<comm::RankState> make_rank(const RankOptions& options,
   if (launched_world_size()) rank->staging = std::make_shared<comm::Staging>(rank->polling);
   rank->nccl = {.otherwise = launched_world_size() ? comm::nccl::Use::Otherwise::kRefuse
                                                    : comm::nccl::Use::Otherwise::kInner,
+                .messages = launched_world_size() || !options.nccl_library.empty(),
                 .library = options.nccl_library};
   engine.next_alarm = alarm_of(*rank);
   rank->checking = options.checking;

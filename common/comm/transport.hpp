@@ -115,6 +115,11 @@ class Transport {
   [[nodiscard]] virtual std::shared_ptr<Operation> native(const CollectiveCall& call,
                                                           Checking checking) = 0;
 
+  /// @brief Throws when messages that go on by themselves on a device have failed.
+  virtual void check_device() {}
+  /// @brief Ends those messages, where that can be: they will not end well.
+  virtual void abort() {}
+
   /// @brief A collective in a world of which only this rank exists, as an operation that has ended; null
   /// in any other, where messages carry its schedule out.
   /// @param sent_bytes  by this rank, to others.

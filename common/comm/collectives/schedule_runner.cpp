@@ -214,6 +214,9 @@ class ScheduleRunner : public Operation {
 
   const DevicePart* device_part() const override { return part_.exists() ? &part_ : nullptr; }
 
+  void check_device() override { transport_->check_device(); }
+  void abort() override { transport_->abort(); }
+
  private:
   std::size_t whole_count() const { return info().count; }
 

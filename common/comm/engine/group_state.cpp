@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "common/base/errors.hpp"
-#include "common/comm/backend/nccl/nccl_collective.hpp"
+#include "common/comm/backend/nccl/nccl_transport.hpp"
 #include "common/comm/device/staged_transport.hpp"
 
 namespace ultra::comm {

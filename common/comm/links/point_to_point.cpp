@@ -37,6 +37,9 @@ class Message : public Operation {
     return sends() && info().root != transport_->rank() ? data_.nbytes() : 0;
   }
 
+  void check_device() override { transport_->check_device(); }
+  void abort() override { transport_->abort(); }
+
  private:
   bool sends() const { return info().kind == OpKind::kSend; }
 
@@ -84,6 +87,9 @@ class Shift : public Operation {
   }
 
   std::size_t sent_bytes() const override { return send_->sent_bytes(); }
+
+  void check_device() override { send_->check_device(); }
+  void abort() override { send_->abort(); }
 
  private:
   std::shared_ptr<Operation> send_;

@@ -130,6 +130,8 @@ class SlowTransport : public Transport {
   std::shared_ptr<Operation> native(const CollectiveCall& call, Checking) override {
     throw ConfigError(fmt::format("{}: {}", to_string(call.info), native_on_slowed_link().what()));
   }
+  void check_device() override { inner_->check_device(); }
+  void abort() override { inner_->abort(); }
 
  private:
   std::shared_ptr<Transport> inner_;

@@ -52,17 +52,21 @@ std::string version_text(int version) {
                     ". Look at nvidia-smi." + instead);
 }
 
-/// A kernel's first launch may wait for all that runs on the GPU, and NCCL's kernels wait for other
-/// processes: there all kernels are loaded before the first of them, unless the user says otherwise.
-/// Source: CUDA C++ Programming Guide, "Lazy Loading".
-void load_kernels_early_among_processes() {
+/// Among processes NCCL's kernels wait for those of others, and nothing that these need may wait behind
+/// them: a kernel's first launch waits for all that runs on the GPU, so all are loaded before; and
+/// streams that share one of the queues to the GPU wait for each other, so there are as many of these as
+/// there can be. What the user has set stays.
+/// Source: CUDA C++ Programming Guide, "Lazy Loading" and "CUDA Environment Variables".
+void let_processes_wait_on_the_gpu() {
   constexpr int kNobody = -1;
   constexpr int kKeep = 0;
-  if (place_on_node(kNobody) != kNobody) setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
+  if (place_on_node(kNobody) == kNobody) return;
+  setenv("CUDA_MODULE_LOADING", "EAGER", kKeep);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", kKeep);
 }
 
 int choose_device(int rank) {
-  load_kernels_early_among_processes();
+  let_processes_wait_on_the_gpu();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   if (status != cudaSuccess || count == 0) refuse_without_device(status);

@@ -62,7 +62,9 @@ struct World {
 
 std::map<std::string, std::shared_ptr<World>> worlds;
 
-std::size_t width_of(int type) { return type == 8 ? 8 : type == 6 || type == 9 ? 2 : 4; }
+std::size_t width_of(int type) {
+  return type == 0 ? 1 : type == 8 ? 8 : type == 6 || type == 9 ? 2 : 4;
+}
 
 double number_at(const void* memory, std::size_t i, int type) {
   switch (type) {

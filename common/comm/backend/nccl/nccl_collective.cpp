@@ -192,8 +192,6 @@ class Enqueueing {
 /// @throws CommError with NCCL's words.
 void enqueue(const CollectiveCall& call, const Destination& to) { Enqueueing(call, to).enqueue(); }
 
-constexpr auto kRole = gpu::StreamRole::kCommunication;
-
 class NcclCollective final : public Operation {
  public:
   NcclCollective(const CollectiveCall& call, std::shared_ptr<NcclGroup> group,
@@ -288,9 +286,9 @@ class NcclCollective final : public Operation {
 
   void enqueue_calls() const {
     gpu::Streams& streams = group_->streams();
-    streams.wait(kRole, part_.ready());
-    const gpu::Launch launch(streams, kRole, part_.device()->operation(), {region(call_.input)},
-                             {region(call_.output)});
+    streams.wait(NcclGroup::kRole, part_.ready());
+    const gpu::Launch launch(streams, NcclGroup::kRole, part_.device()->operation(),
+                             {region(call_.input)}, {region(call_.output)});
     enqueue(call_, {.library = group_->library(),
                     .comm = group_->comm(),
                     .stream = launch.queue().stream.handle,
@@ -299,12 +297,13 @@ class NcclCollective final : public Operation {
   }
 
   void finish() {
-    const gpu::Event end = group_->streams().record(kRole);
+    const gpu::Event end = group_->streams().record(NcclGroup::kRole);
     if (info().op != ReduceOp::kAverage) return part_.ends_at(end);
     part_.device()->after(end);
     divide_average(call_, control_->size(), part_.memory());
     const gpu::Event divided = part_.device()->record();
-    group_->streams().wait(kRole, divided);  // the group's next operation may be given the average
+    group_->streams().wait(NcclGroup::kRole,
+                           divided);  // the group's next operation may be given the average
     part_.ends_at(divided);
   }
 
@@ -324,51 +323,6 @@ class NcclCollective final : public Operation {
   Stage stage_ = Stage::kConnecting;
 };
 
-class NcclTransport final : public Transport {
- public:
-  NcclTransport(std::shared_ptr<Transport> inner, std::shared_ptr<Transport> control, Use use,
-                std::shared_ptr<Polling> polling)
-      : inner_(std::move(inner)),
-        control_(std::move(control)),
-        use_(std::move(use)),
-        polling_(std::move(polling)),
-        group_(std::make_shared<NcclGroup>(control_, use_)) {}
-
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  int world_rank(int member) const override { return inner_->world_rank(member); }
-
-  std::unique_ptr<Request> isend(const Parcel& parcel, int peer, Tag tag) override {
-    return inner_->isend(parcel, peer, tag);
-  }
-  std::unique_ptr<Request> irecv(const Landing& landing, int peer, Tag tag) override {
-    return inner_->irecv(landing, peer, tag);
-  }
-  std::unique_ptr<Transport> subgroup(std::span<const int>, std::uint32_t) override {
-    throw InternalError("groups are split over the control transport");
-  }
-
-  std::shared_ptr<Operation> native(const CollectiveCall& call, Checking checking) override {
-    if (!is_for_nccl(call)) return inner_->native(call, checking);
-    std::shared_ptr<Operation> inner;
-    if (use_.otherwise == Use::Otherwise::kInner) inner = inner_->native(call, checking);
-    return make_collective(call, group_, control_, std::move(inner), checking, polling_);
-  }
-
- private:
-  /// Alone, a rank only copies within its own memory.
-  [[nodiscard]] bool is_for_nccl(const CollectiveCall& call) const {
-    if (call.info.device == DeviceKind::kCpu || size() == 1) return false;
-    return call.info.device == DeviceKind::kCuda || !use_.library.empty();
-  }
-
-  std::shared_ptr<Transport> inner_;
-  std::shared_ptr<Transport> control_;
-  Use use_;
-  std::shared_ptr<Polling> polling_;
-  std::shared_ptr<NcclGroup> group_;
-};
-
 }  // namespace
 
 std::shared_ptr<Operation> make_collective(const CollectiveCall& call,
@@ -378,13 +332,6 @@ std::shared_ptr<Operation> make_collective(const CollectiveCall& call,
                                            std::shared_ptr<Polling> polling) {
   return std::make_shared<NcclCollective>(call, std::move(group), std::move(control),
                                           std::move(inner), checking, std::move(polling));
-}
-
-std::unique_ptr<Transport> with_nccl(std::shared_ptr<Transport> inner,
-                                     std::shared_ptr<Transport> control, Use use,
-                                     std::shared_ptr<Polling> polling) {
-  return std::make_unique<NcclTransport>(std::move(inner), std::move(control), std::move(use),
-                                         std::move(polling));
 }
 
 }  // namespace ultra::comm::nccl

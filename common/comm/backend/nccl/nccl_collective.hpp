@@ -25,10 +25,4 @@ namespace ultra::comm::nccl {
                                                          Checking checking,
                                                          std::shared_ptr<Polling> polling);
 
-/// @brief `inner`, whose collectives of tensors on GPUs are NCCL's.
-/// @param control  of the same group, without a slowed link.
-[[nodiscard]] std::unique_ptr<Transport> with_nccl(std::shared_ptr<Transport> inner,
-                                                   std::shared_ptr<Transport> control, Use use,
-                                                   std::shared_ptr<Polling> polling);
-
 }  // namespace ultra::comm::nccl

@@ -146,7 +146,7 @@ void NcclGroup::connect(const Device& device) {
   stage_ = Stage::kConnecting;
   device_ = device;
   streams_ = device.runtime().make_streams(control_->world_rank(control_->rank()));
-  static_cast<void>(streams_->queue(gpu::StreamRole::kCommunication));  // its GPU, for this thread
+  static_cast<void>(streams_->queue(kRole));  // its GPU, for this thread
   Config config;
   library_->check(
       library_->comm_init(&comm_, control_->size(), cards_->front().id, control_->rank(), &config),

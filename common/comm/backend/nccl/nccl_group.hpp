@@ -23,6 +23,8 @@ struct Use {
     kInner,   ///< the transport's own collectives
   };
   Otherwise otherwise = Otherwise::kRefuse;  ///< where it cannot be used
+  /// Whether messages go by NCCL: where the transport would take them through the host's memory.
+  bool messages = false;
   /// A file that is opened in NCCL's place, and used on emulated devices too: for tests. Empty: NCCL.
   std::string library = {};
 };
@@ -34,6 +36,9 @@ struct Use {
 /// crosswise. All members are called inside the engine's pass.
 class NcclGroup {
  public:
+  /// The stream of its calls, among the group's own.
+  static constexpr auto kRole = gpu::StreamRole::kCommunication;
+
   /// @param control  of the group; carries what the members tell each other.
   NcclGroup(std::shared_ptr<Transport> control, Use use);
   NcclGroup(const NcclGroup&) = delete;
@@ -54,7 +59,7 @@ class NcclGroup {
   [[nodiscard]] const Library& library() const { return *library_; }
   /// @brief The connected group.
   [[nodiscard]] Comm* comm() const { return comm_; }
-  /// @brief The group's own streams: its collectives are on the communication stream.
+  /// @brief The group's own streams, of which it uses that of kRole.
   [[nodiscard]] gpu::Streams& streams() const { return *streams_; }
 
   /// @brief Whether what was enqueued is in the stream: NCCL's functions return before that.

@@ -25,7 +25,14 @@ enum class Result : int {
 };
 
 /// @brief Element types that we send: ncclDataType_t.
-enum class DataType : int { kInt32 = 2, kFloat16 = 6, kFloat32 = 7, kFloat64 = 8, kBfloat16 = 9 };
+enum class DataType : int {
+  kInt8 = 0,
+  kInt32 = 2,
+  kFloat16 = 6,
+  kFloat32 = 7,
+  kFloat64 = 8,
+  kBfloat16 = 9,
+};
 
 /// @brief How elements are combined: ncclRedOp_t.
 enum class RedOp : int { kSum = 0, kMax = 2, kMin = 3 };

@@ -82,16 +82,6 @@ TEST_F(NcclCollective, ConnectsAGroupOnceAndLetsGoOfIt) {
   EXPECT_EQ(fake.calls("ncclCommAbort"), 0);
 }
 
-TEST_F(NcclCollective, LeavesTheHostsTensorsAndMessagesAlone) {
-  EXPECT_EQ(calls("ncclCommInitRankConfig",
-                  [](auto& world) {
-                    world.all_reduce(test::filled(Device::cpu(), {kCount}, DType::kF32, 1)).wait();
-                    world.ring_shift(filled(kCount, 1), filled(kCount, 0)).wait();
-                    world.barrier().wait();
-                  }),
-            0);
-}
-
 TEST_F(NcclCollective, CountsTheTrafficOfTheBestAlgorithms) {
   ranks_with(options, kSize, [](Communicator& world) {
     world.all_reduce(filled(kCount, 1)).wait();
