@@ -72,7 +72,7 @@ class Zero3 final : public ShardedModel {
  private:
   ZeroSettings settings_;
   std::vector<ChunkUnits> chunks_;
-  ZeroPlusPlusParts parts_;
+  FullyShardedParts parts_;
   Units units_;
   std::vector<PieceSite> weight_sites_;  // by piece: in a unit
   GradientShards gradients_;             // of the groups

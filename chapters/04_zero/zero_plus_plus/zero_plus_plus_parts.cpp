@@ -200,14 +200,14 @@ void ZeroPlusPlusUnit::release() {
   whole_ = Tensor();
 }
 
-ZeroPlusPlusParts::ZeroPlusPlusParts(ShardGroups ranks, ZeroSettings settings,
+FullyShardedParts::FullyShardedParts(ShardGroups ranks, ZeroSettings settings,
                                      std::shared_ptr<OffloadedStates> offloaded)
     : ranks_(std::move(ranks)), settings_(std::move(settings)), offloaded_(std::move(offloaded)) {
   const std::optional<std::size_t> node_size = settings_.plus_plus.node_size;
   if (node_size) nodes_ = make_node_groups(ranks_.shards, *node_size);
 }
 
-Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const {
+Units FullyShardedParts::units(const std::vector<ParameterGroup>& groups) const {
   if (settings_.offload.offloads_parameters()) {
     return offloaded_units(groups, ranks_.shards, *offloaded_);
   }
@@ -225,7 +225,7 @@ Units ZeroPlusPlusParts::units(const std::vector<ParameterGroup>& groups) const 
   return units;
 }
 
-std::unique_ptr<ShardFetches> ZeroPlusPlusParts::fetches(const std::vector<nn::Model*>& chunks,
+std::unique_ptr<ShardFetches> FullyShardedParts::fetches(const std::vector<nn::Model*>& chunks,
                                                          const std::vector<ChunkUnits>& parts,
                                                          const Units& units) const {
   if (!settings_.offload.offloads_parameters()) return nullptr;
@@ -234,7 +234,7 @@ std::unique_ptr<ShardFetches> ZeroPlusPlusParts::fetches(const std::vector<nn::M
   return std::make_unique<ShardFetches>(chunks, parts, units, settings_.prefetch + earlier);
 }
 
-std::unique_ptr<GroupReducer> ZeroPlusPlusParts::reducer(
+std::unique_ptr<GroupReducer> FullyShardedParts::reducer(
     const std::vector<ParameterGroup>& groups, const train::StepSchedule& schedule) const {
   const std::optional<BlockFormat>& format = settings_.plus_plus.gradients;
   const Overlap overlap = settings_.overlap;

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// ZeroPlusPlusParts: makes the parts of a fully sharded model, those of ZeRO-3 or of ZeRO++, offloaded or not.
+/// FullyShardedParts: makes the parts of a fully sharded model, those of ZeRO-3 or of ZeRO++, offloaded or not.
 ///
 /// Those of ZeRO++ are ZeroPlusPlusUnit, a unit of weights that travels quantised, or of which the node keeps a
 /// copy; and QuantizedReducer: gradients become shards by an all-to-all of quantised pieces.
@@ -127,13 +127,13 @@ class ZeroPlusPlusUnit : public ShardedUnit {
 };
 
 /// @brief Chooses what gathers weights and what reduces gradients.
-class ZeroPlusPlusParts {
+class FullyShardedParts {
  public:
   /// @brief Groups the ranks into nodes, if there are any.
   /// @param offloaded  has the weights, where settings.offload says so.
   /// Collective when settings.plus_plus.node_size is given.
   /// @throws ConfigError with the equation when the node size does not divide the number of shards.
-  ZeroPlusPlusParts(ShardGroups ranks, ZeroSettings settings,
+  FullyShardedParts(ShardGroups ranks, ZeroSettings settings,
                     std::shared_ptr<OffloadedStates> offloaded);
 
   /// @brief Units with their initial weights: UnitWeights or, by rows, row_unit(); ZeroPlusPlusUnits
