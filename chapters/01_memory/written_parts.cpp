@@ -56,17 +56,15 @@ void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& r
 
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                    const Tensor& second_moment, const ops::AdamWStep& constants) {
-  if (has_streams(value.device().kind())) {
-    return ops::adamw_into(value, grad, first_moment, second_moment, constants);
-  }
   dispatch_float(value.dtype(), [&]<class T>() {
     adamw_step<T>(value.span<T>(), grad.span<T>(), first_moment.span<T>(), second_moment.span<T>(),
                   constants);
   });
 }
 
-optim::Rule written_rule(std::string_view optimizer) {
-  return optimizer == "adamw" ? optim::adamw({}, written_adamw) : optim::make_rule(optimizer);
+optim::Rule written_rule(std::string_view optimizer, DeviceKind device) {
+  if (optimizer != "adamw" || has_streams(device)) return optim::make_rule(optimizer);
+  return optim::adamw({}, written_adamw);
 }
 
 }  // namespace ultra::memory

@@ -28,11 +28,11 @@ class WrittenNormFactory : public nn::FactoryWrapper {
 /// @throws ConfigError when the configuration is not valid.
 void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& recompute);
 
-/// @brief ops::adamw_into by way of adamw_step; on a device with streams ops::adamw_into itself.
+/// @brief ops::adamw_into by way of adamw_step, on the host.
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                    const Tensor& second_moment, const ops::AdamWStep& constants);
 
-/// @brief The rule of --optimizer, with the written AdamW.
-[[nodiscard]] optim::Rule written_rule(std::string_view optimizer);
+/// @brief The rule of --optimizer, with the written AdamW but on devices with streams.
+[[nodiscard]] optim::Rule written_rule(std::string_view optimizer, DeviceKind device);
 
 }  // namespace ultra::memory

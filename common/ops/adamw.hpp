@@ -1,6 +1,8 @@
 #pragma once
 /// @file
-/// The AdamW update of one tensor.
+/// The AdamW update of one tensor or many.
+
+#include <span>
 
 #include "common/tensor/tensor.hpp"
 
@@ -16,6 +18,22 @@ struct AdamWStep {
   double gradient_scale = 1.0;  ///< factor on the gradient: the clipping coefficient
   int step = 1;                 ///< 1 for the first step: the bias correction's exponent
 };
+
+/// @brief One of the tensors of a step.
+struct AdamWTensors {
+  Tensor value;          ///< [n] weights, updated
+  Tensor grad;           ///< [n] gradient, read
+  Tensor first_moment;   ///< [n] mean of gradients, updated
+  Tensor second_moment;  ///< [n] mean of squared gradients, updated
+  bool decays = true;    ///< whether the step's weight decay applies
+  Tensor rounded = {};   ///< [n] written: the new weights in another type; undefined: nothing is
+};
+
+/// @brief One AdamW update of many tensors of one device, in place, in a single pass: on a device with
+/// streams one kernel takes many tensors, and an element's bits do not depend on the others.
+///
+/// Types are those of the update of one tensor, and so are errors.
+void adamw_into(std::span<const AdamWTensors> tensors, const AdamWStep& constants);
 
 /// @brief One AdamW update in place, in a single pass.
 /// @param value          [n] weights, updated.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <utility>
+#include <vector>
 
 #include "common/base/errors.hpp"
 
@@ -18,12 +19,35 @@ class AdamW final : public UpdateRule {
 
   StateSpecs states(WeightKind) const override { return kAdamWStates; }
 
-  void apply(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
+  void apply(std::size_t i, const TensorUpdate& update, std::span<const Tensor> states,
              const StepConstants& step) const override {
+    if (!update_) {
+      const NumberedUpdate one{.number = i, .update = update, .states = states};
+      return apply_all({&one, 1}, step);
+    }
     ensure(!update.master.defined(), "a rule around this one rounds master weights");
     update_(update.value, update.grad, states[0], states[1],
             adamw_step(config_, update.decay, step));
   }
+
+  void apply_all(std::span<const NumberedUpdate> updates,
+                 const StepConstants& step) const override {
+    if (update_) return UpdateRule::apply_all(updates, step);
+    std::vector<ops::AdamWTensors> tensors;
+    for (const NumberedUpdate& each : updates) {
+      const TensorUpdate& of = each.update;
+      const bool has_master = of.master.defined();
+      tensors.push_back({.value = has_master ? of.master : of.value,
+                         .grad = of.grad,
+                         .first_moment = each.states[0],
+                         .second_moment = each.states[1],
+                         .decays = of.decay,
+                         .rounded = has_master ? of.value : Tensor()});
+    }
+    ops::adamw_into(tensors, adamw_step(config_, true, step));
+  }
+
+  bool applies_in_one_pass() const override { return !update_; }
 
  private:
   AdamWConfig config_;

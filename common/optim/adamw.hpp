@@ -17,15 +17,16 @@ struct AdamWConfig {
   double weight_decay = 0.1;  ///< decoupled decay of tensors of two or more dimensions
 };
 
-/// @brief The update of one tensor; ops::adamw_into, or another implementation of it.
+/// @brief The update of one tensor, where it is not ops::adamw_into.
 using AdamWUpdate =
     std::function<void(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                        const Tensor& second_moment, const ops::AdamWStep& constants)>;
 
 /// @brief AdamW: two states, "exp_avg" and "exp_avg_sq", the decaying means of the gradients and of their
 /// squares; 8 bytes per weight in f32.
+/// @param update  called for each tensor; empty: ops::adamw_into takes all that there are.
 /// Source: Loshchilov & Hutter 2019, arXiv 1711.05101, alg. 2.
-[[nodiscard]] Rule adamw(const AdamWConfig& config = {}, AdamWUpdate update = ops::adamw_into);
+[[nodiscard]] Rule adamw(const AdamWConfig& config = {}, AdamWUpdate update = {});
 
 /// @brief AdamW's constants for one tensor in one step.
 [[nodiscard]] ops::AdamWStep adamw_step(const AdamWConfig& config, bool decay,

@@ -26,6 +26,12 @@ class Muon final : public UpdateRule {
     others_->apply(i, update, states, step);
   }
 
+  void apply_all(std::span<const NumberedUpdate> updates,
+                 const StepConstants& step) const override {
+    others_->apply_all(updates, step);
+  }
+  bool applies_in_one_pass() const override { return others_->applies_in_one_pass(); }
+
   Tensor direction(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
                    const StepConstants& step) const override {
     const Tensor& buffer = states[0];

@@ -61,10 +61,11 @@ void Optimizer::step(std::span<const TensorUpdate> updates, double learning_rate
                                 .gradient_scale = gradient_scale * gradient_factor_,
                                 .step = steps_};
   std::vector<Tensor> directions(updates.size());
+  std::vector<NumberedUpdate> together;
   for (std::size_t i = 0; i < updates.size(); ++i) {
     const std::span<const Tensor> states = store_->borrow(i);
     if (!rule_->needs_whole(kind_of(i))) {
-      rule_->apply(i, updates[i], states, constants);
+      together.push_back({.number = i, .update = updates[i], .states = states});
     } else if (whole_) {
       directions[i] = rule_->direction(i, updates[i], states, constants);
     } else {
@@ -72,12 +73,19 @@ void Optimizer::step(std::span<const TensorUpdate> updates, double learning_rate
       rule_->transform(matrix);
       step_along(i, updates[i], matrix, constants);
     }
+    if (!store_->lends_all()) apply(together, constants);
     store_->give_back(i);
   }
+  apply(together, constants);
   if (whole_) step_as_whole(updates, directions, constants);
   store_->end_step();
 }
 // [/region]
+
+void Optimizer::apply(std::vector<NumberedUpdate>& updates, const StepConstants& constants) const {
+  if (!updates.empty()) rule_->apply_all(updates, constants);
+  updates.clear();
+}
 
 void Optimizer::step_as_whole(std::span<const TensorUpdate> updates,
                               std::span<const Tensor> directions, const StepConstants& constants) {

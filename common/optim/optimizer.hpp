@@ -57,6 +57,7 @@ class Optimizer {
   [[nodiscard]] WeightKind kind_of(std::size_t i) const {
     return kinds_.empty() ? WeightKind::kOther : kinds_.at(i);
   }
+  void apply(std::vector<NumberedUpdate>& updates, const StepConstants& constants) const;
   void step_along(std::size_t i, const TensorUpdate& update, const Tensor& direction,
                   const StepConstants& constants) const;
   void step_as_whole(std::span<const TensorUpdate> updates, std::span<const Tensor> directions,

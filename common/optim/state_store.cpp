@@ -21,6 +21,7 @@ class StatesOnDevice final : public StateStore {
   std::size_t size() const override { return tensors_.size(); }
   std::span<const Tensor> borrow(std::size_t i) override { return tensors_.at(i); }
   void give_back([[maybe_unused]] std::size_t i) override {}
+  bool lends_all() const override { return true; }
 
   void read(std::size_t i, std::span<const Tensor> out) override { copy(out, tensors_.at(i)); }
   void write(std::size_t i, std::span<const Tensor> in) override { copy(tensors_.at(i), in); }

@@ -43,6 +43,10 @@ class StateStore {
   /// @brief Ends a step: the new values of all states are where they belong.
   virtual void end_step() {}
 
+  /// @brief Whether what it lends stays where it is until end_step(), so that a rule can take all tensors
+  /// at once.
+  [[nodiscard]] virtual bool lends_all() const { return false; }
+
   /// @brief Whether the weights are there only while a tensor's states are lent, too.
   [[nodiscard]] virtual bool lends_weights() const { return false; }
 

@@ -11,6 +11,11 @@ namespace {
 
 }  // namespace
 
+void UpdateRule::apply_all(std::span<const NumberedUpdate> updates,
+                           const StepConstants& step) const {
+  for (const NumberedUpdate& each : updates) apply(each.number, each.update, each.states, step);
+}
+
 Tensor UpdateRule::direction(std::size_t, const TensorUpdate&, std::span<const Tensor>,
                              const StepConstants&) const {
   report_no_matrix();

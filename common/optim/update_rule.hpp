@@ -53,6 +53,13 @@ struct StepConstants {
   int step = 1;                 ///< 1 for the first step
 };
 
+/// @brief A tensor of a step, as a rule takes many at once.
+struct NumberedUpdate {
+  std::size_t number;              ///< in the list of updates
+  TensorUpdate update;             ///< of it
+  std::span<const Tensor> states;  ///< in the order of states(), in the weights' shape
+};
+
 /// @brief How an optimizer changes a tensor. A rule has no state of its own, so that any store can
 /// keep what it needs; rules stand around rules, as master weights do.
 ///
@@ -73,6 +80,13 @@ class UpdateRule {
   /// @param states  in the order of states(), in the weights' shape; updated. Lent for this call.
   virtual void apply(std::size_t i, const TensorUpdate& update, std::span<const Tensor> states,
                      const StepConstants& step) const = 0;
+
+  /// @brief Changes the weights of many tensors, or of pieces, as apply() does one after the other.
+  virtual void apply_all(std::span<const NumberedUpdate> updates, const StepConstants& step) const;
+
+  /// @brief Whether apply_all() is one pass over all memory, which takes gradients and weights of any type,
+  /// updates master weights where there are some, and rounds them.
+  [[nodiscard]] virtual bool applies_in_one_pass() const { return false; }
 
   /// @brief Whether weights of a kind change as whole matrices only. Then the three functions below take
   /// the place of apply(): the first and the last see a piece, as apply() does, the second a matrix.
@@ -116,6 +130,9 @@ class RuleAround : public UpdateRule {
                   const StepConstants& step) const override;
 
  protected:
+  /// @brief The rule that this one stands around.
+  [[nodiscard]] const UpdateRule& inner() const { return *inner_; }
+
   /// Changes weights by the inner rule: those of the update, or others in their place.
   using ByRule = std::function<void(const Tensor& value, const Tensor& gradient)>;
 

@@ -24,6 +24,12 @@ __device__ __forceinline__ double square_root(double x) { return sqrt(x); }
 __device__ __forceinline__ float logarithm(float x) { return logf(x); }
 /// @brief The natural logarithm of x.
 __device__ __forceinline__ double logarithm(double x) { return log(x); }
+/// @brief a b + c, rounded once.
+__device__ __forceinline__ float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+/// @brief a b + c, rounded once.
+__device__ __forceinline__ double multiply_add(double a, double b, double c) {
+  return fma(a, b, c);
+}
 /// @brief 1 / (1 + e^-x).
 template <typename T>
 __device__ __forceinline__ T sigmoid(T x) {

@@ -9,6 +9,7 @@
 
 #include "kernels/device/vendor_product.hpp"
 #include "kernels/generic/attention/attention.hpp"
+#include "kernels/generic/elements/adamw.hpp"
 #include "kernels/generic/elements/combine.hpp"
 #include "kernels/generic/elements/copy.hpp"
 #include "kernels/generic/elements/elementwise.hpp"

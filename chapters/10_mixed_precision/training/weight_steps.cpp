@@ -69,6 +69,17 @@ class WeightRule final : public optim::RuleAround {
     RuleAround::apply(i, update, states, step);
   }
 
+  // What change() does, where kernels do it in one pass.
+  void apply_all(std::span<const optim::NumberedUpdate> updates,
+                 const optim::StepConstants& step) const override {
+    const bool rounds_to_nearest = settings_.rounding == Rounding::kNearest && !settings_.figures;
+    const bool is_on_device = has_streams(updates.front().update.value.device().kind());
+    if (rounds_to_nearest && is_on_device && inner().applies_in_one_pass()) {
+      return inner().apply_all(updates, step);
+    }
+    RuleAround::apply_all(updates, step);
+  }
+
   Tensor direction(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
                    const optim::StepConstants& step) const override {
     if (settings_.figures) settings_.figures->count_gradient(update.grad);

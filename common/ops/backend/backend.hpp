@@ -71,8 +71,7 @@ class Backend {
   virtual void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
                                   double normalizer, Write write, double z_loss) const = 0;
   /// @brief See ops::adamw_into.
-  virtual void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-                     const Tensor& second_moment, const AdamWStep& constants) const = 0;
+  virtual void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& constants) const = 0;
 };
 
 /// @brief The backend of a device's kind, and of its sums.

@@ -10,6 +10,12 @@ class MasterWeightRule final : public optim::RuleAround {
  public:
   using RuleAround::RuleAround;
 
+  void apply_all(std::span<const optim::NumberedUpdate> updates,
+                 const optim::StepConstants& step) const override {
+    if (inner().applies_in_one_pass()) return inner().apply_all(updates, step);
+    RuleAround::apply_all(updates, step);
+  }
+
  private:
   void change(std::size_t, const optim::TensorUpdate& update, const optim::StepConstants&,
               const ByRule& by_rule) const override {

@@ -2,8 +2,6 @@
 
 #include "kernels/generic/elements/elementwise.hpp"
 
-#include <cmath>
-
 #include "kernels/generic/functions.cuh"
 #include "kernels/generic/numbers.cuh"
 
@@ -11,20 +9,6 @@ namespace ultra::kernels::generic {
 namespace {
 
 using namespace simt;
-
-// What stays the same for all elements of an AdamW update.
-template <typename T>
-struct AdamWConstants {
-  T beta1;
-  T beta2;
-  T keep1;
-  T keep2;
-  T gradient_scale;
-  T decay;
-  T step_size;
-  T root_scale;
-  T epsilon;
-};
 
 template <typename T, int width>
 __global__ void add_kernel(Target out, Source left, Source right, std::size_t count) {
@@ -77,36 +61,6 @@ __global__ void swiglu_backward_kernel(SwigluBackward of, std::size_t count) {
   }
 }
 
-template <typename T>
-__global__ void adamw_kernel(Target value, Source grad, Target first_moment, Target second_moment,
-                             AdamWConstants<T> c, std::size_t count) {
-  const std::size_t index = global_thread();
-  if (index < count) {
-    const T g = load<T>(grad, index) * c.gradient_scale;
-    const T m = c.beta1 * load<T>(first_moment, index) + c.keep1 * g;
-    const T v = c.beta2 * load<T>(second_moment, index) + c.keep2 * g * g;
-    const T update = c.step_size * m / (square_root(v) * c.root_scale + c.epsilon);
-    store(first_moment, index, m);
-    store(second_moment, index, v);
-    store(value, index, c.decay * load<T>(value, index) - update);
-  }
-}
-
-template <typename T>
-AdamWConstants<T> constants_of(const AdamW& of) {
-  const double correction1 = 1.0 - std::pow(of.beta1, of.step);
-  const double correction2 = 1.0 - std::pow(of.beta2, of.step);
-  return {.beta1 = static_cast<T>(of.beta1),
-          .beta2 = static_cast<T>(of.beta2),
-          .keep1 = static_cast<T>(1.0 - of.beta1),
-          .keep2 = static_cast<T>(1.0 - of.beta2),
-          .gradient_scale = static_cast<T>(of.gradient_scale),
-          .decay = static_cast<T>(1.0 - of.learning_rate * of.weight_decay),
-          .step_size = static_cast<T>(of.learning_rate / correction1),
-          .root_scale = static_cast<T>(1.0 / std::sqrt(correction2)),
-          .epsilon = static_cast<T>(of.epsilon)};
-}
-
 }  // namespace
 
 template <>
@@ -147,17 +101,6 @@ void swiglu_backward<kExecutor>(const SwigluBackward& operands, std::size_t coun
   launch_each(sums_in_f64(operands.gate.number) ? swiglu_backward_kernel<double>
                                                 : swiglu_backward_kernel<float>,
               "swiglu_backward", count, queue, operands, count);
-}
-
-template <>
-void adamw<kExecutor>(const AdamW& of, std::size_t count, const Queue& queue) {
-  if (sums_in_f64(of.value.number)) {
-    launch_each(adamw_kernel<double>, "adamw", count, queue, of.value, of.grad, of.first_moment,
-                of.second_moment, constants_of<double>(of), count);
-  } else {
-    launch_each(adamw_kernel<float>, "adamw", count, queue, of.value, of.grad, of.first_moment,
-                of.second_moment, constants_of<float>(of), count);
-  }
 }
 
 }  // namespace ultra::kernels::generic

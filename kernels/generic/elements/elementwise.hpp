@@ -39,34 +39,4 @@ struct SwigluBackward {
 template <simt::Executor executor>
 void swiglu_backward(const SwigluBackward& operands, std::size_t count, const simt::Queue& queue);
 
-/// @brief Operands of an AdamW update, [count] each, and its constants.
-struct AdamW {
-  /// @brief The weights, updated.
-  Target value;
-  /// @brief Their gradient.
-  Source grad;
-  /// @brief The mean of the gradients, updated.
-  Target first_moment;
-  /// @brief The mean of their squares, updated.
-  Target second_moment;
-  /// @brief Step size.
-  double learning_rate;
-  /// @brief Decay of the first moment.
-  double beta1;
-  /// @brief Decay of the second moment.
-  double beta2;
-  /// @brief Added to the root of the second moment.
-  double epsilon;
-  /// @brief Decoupled decay, per unit of learning rate.
-  double weight_decay;
-  /// @brief Factor on the gradient.
-  double gradient_scale;
-  /// @brief 1 for the first step: the exponent of the bias corrections.
-  int step;
-};
-
-/// @brief One AdamW update. Source: Loshchilov & Hutter 2019, arXiv 1711.05101, alg. 2.
-template <simt::Executor executor>
-void adamw(const AdamW& operands, std::size_t count, const simt::Queue& queue);
-
 }  // namespace ultra::kernels::generic

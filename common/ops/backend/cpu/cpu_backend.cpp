@@ -200,8 +200,18 @@ class CpuBackend final : public Backend {
     write_number(loss, cross_entropy(logits, targets, normalizer, z_loss), write);
   }
 
-  void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-             const Tensor& second_moment, const AdamWStep& constants) const override {
+  void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& constants) const override {
+    for (const AdamWTensors& of : tensors) {
+      AdamWStep step = constants;
+      if (!of.decays) step.weight_decay = 0.0;
+      adamw(of.value, of.grad, of.first_moment, of.second_moment, step);
+      if (of.rounded.defined()) cast_into(of.rounded, of.value);
+    }
+  }
+
+ private:
+  static void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
+                    const Tensor& second_moment, const AdamWStep& constants) {
     if (is_half(value.dtype()) || is_half(grad.dtype()) || is_half(first_moment.dtype())) {
       return half::adamw(value, grad, first_moment, second_moment, constants);
     }

@@ -112,22 +112,36 @@ void KernelBackend::swiglu_backward(const Tensor& d_gate, const Tensor& d_up,
                                      gate.numel(), launched.queue());
 }
 
-void KernelBackend::adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-                          const Tensor& second_moment, const AdamWStep& constants) const {
-  const auto launched = launch("adamw", {value, grad, first_moment, second_moment},
-                               {value, first_moment, second_moment});
-  launched.kernels().adamw({.value = target(value),
-                            .grad = source(grad),
-                            .first_moment = target(first_moment),
-                            .second_moment = target(second_moment),
-                            .learning_rate = constants.learning_rate,
+void KernelBackend::adamw(std::span<const AdamWTensors> tensors, const AdamWStep& constants) const {
+  std::vector<generic::AdamWTensor> operands;
+  std::vector<ultra::gpu::Region> reads;
+  std::vector<ultra::gpu::Region> writes;
+  for (const AdamWTensors& of : tensors) {
+    const bool rounds = of.rounded.defined();
+    operands.push_back({.value = target(of.value),
+                        .grad = source(of.grad),
+                        .first_moment = target(of.first_moment),
+                        .second_moment = target(of.second_moment),
+                        .rounded = rounds ? target(of.rounded) : generic::Target{},
+                        .count = of.value.numel(),
+                        .decays = of.decays});
+    for (const Tensor& each : {of.value, of.first_moment, of.second_moment}) {
+      reads.push_back(region_of(each));
+      writes.push_back(region_of(each));
+    }
+    reads.push_back(region_of(of.grad));
+    if (rounds) writes.push_back(region_of(of.rounded));
+  }
+  const KernelLaunch launched(tensors.front().value.device(), "adamw", reads, writes);
+  launched.kernels().adamw(operands.data(), operands.size(),
+                           {.learning_rate = constants.learning_rate,
                             .beta1 = constants.beta1,
                             .beta2 = constants.beta2,
                             .epsilon = constants.epsilon,
                             .weight_decay = constants.weight_decay,
                             .gradient_scale = constants.gradient_scale,
                             .step = constants.step},
-                           value.numel(), launched.queue());
+                           launched.queue());
 }
 
 }  // namespace ultra::ops::gpu

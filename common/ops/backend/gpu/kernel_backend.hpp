@@ -43,8 +43,7 @@ class KernelBackend : public Backend {
                        double z_loss) const override;
   void cross_entropy_into(const Tensor& loss, const Tensor& logits, const Tensor& targets,
                           double normalizer, Write write, double z_loss) const override;
-  void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-             const Tensor& second_moment, const AdamWStep& constants) const override;
+  void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& constants) const override;
 };
 
 /// @brief See tree_kernel_backend(): what leaves do not say (leaf_of), nor kernel_choice.hpp.

@@ -27,8 +27,8 @@
 /// | all else, and all  | every shape, stride, position and element type        | kernels/generic     |
 /// | of --sums tree     |                                                       |                     |
 ///
-/// Small problems stay with the generic kernels, which start sooner. So does AdamW: a rank that updates a
-/// part of a tensor, wherever that begins, gets the same bits as one that updates all of it.
+/// Small problems stay with the generic kernels, which start sooner. AdamW's takes many tensors in a launch: a
+/// rank that updates a part of a tensor, wherever that begins, gets the same bits as one that updates all of it.
 
 #include <cstddef>
 #include <cstdint>

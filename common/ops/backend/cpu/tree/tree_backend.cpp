@@ -153,9 +153,8 @@ class TreeBackend final : public Backend {
                  std::size_t first_token) const override {
     cpu_backend().embedding(out, part, tokens, first_token);
   }
-  void adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
-             const Tensor& second_moment, const AdamWStep& constants) const override {
-    cpu_backend().adamw(value, grad, first_moment, second_moment, constants);
+  void adamw(std::span<const AdamWTensors> tensors, const AdamWStep& constants) const override {
+    cpu_backend().adamw(tensors, constants);
   }
 
  private:
