@@ -130,6 +130,30 @@ TEST_F(DeviceStep, AttentionInBf16CopiesNoHeads) {
   EXPECT_GT(found, 1) << "forward and backward";
 }
 
+/// Of each weight 4 bytes and those of its gradient and both moments; with master weights they are 4 bytes
+/// more, and the weight is written beside them.
+TEST_F(DeviceStep, AdamWIsOneOperationOverAllBytesOnce) {
+  struct Way {
+    const char* flags;
+    std::size_t read, written;
+  };
+  for (const Way& way : {Way{"", 4 + 4 + 8, 4 + 8}, Way{"--dtype f64", 8 + 8 + 16, 8 + 16},
+                         Way{"--precision bf16", 4 + 4 + 8, 4 + 8 + 2},
+                         Way{"--precision bf16 --grad-dtype bf16", 4 + 2 + 8, 4 + 8 + 2}}) {
+    const std::string flags = fmt::format("{} {}", draw(random, 8).flags, way.flags);
+    SCOPED_TRACE(flags);
+    Tape tape;
+    const OneRankStep step = recorded_step(flags, tape);
+    std::vector<TapedWork> found;
+    for (const TapedWork& work : tape.works) {
+      if (tape.names[work.name] == "adamw") found.push_back(work);
+    }
+    ASSERT_EQ(found.size(), 1U);
+    EXPECT_EQ(found.front().read_bytes, way.read * step.parameters);
+    EXPECT_EQ(found.front().written_bytes, way.written * step.parameters);
+  }
+}
+
 TEST_P(RecordedStep, TwoRecordsAreEqual) {
   const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
   SCOPED_TRACE(flags);
