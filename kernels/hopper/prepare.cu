@@ -41,7 +41,7 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encoder() {
 }
 
 // A matrix for rank 2, one for each head of each sequence for rank 4.
-TensorMap describe_matrices(const simt::bf16* first, const HeadMatrices& of, int box_rows,
+TensorMap describe_matrices(const void* first, const HeadMatrices& of, int box_rows,
                             unsigned rank) {
   static const PFN_cuTensorMapEncodeTiled_v12000 kEncode = find_encoder();
   // The fastest extent comes first; the fastest stride is not told.
@@ -53,7 +53,7 @@ TensorMap describe_matrices(const simt::bf16* first, const HeadMatrices& of, int
   const cuuint32_t steps[4] = {1, 1, 1, 1};
   TensorMap map{};
   const CUresult result =
-      kEncode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<simt::bf16*>(first), extents,
+      kEncode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, rank, const_cast<void*>(first), extents,
               byte_strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
@@ -86,7 +86,7 @@ TensorMap describe_matrix(const simt::bf16* matrix, int rows, int columns, int b
   return describe_matrices(matrix, {1, 1, rows, columns}, box_rows, 2);
 }
 
-TensorMap describe_heads(const simt::bf16* first, const HeadMatrices& of, int box_rows) {
+TensorMap describe_heads(const void* first, const HeadMatrices& of, int box_rows) {
   return describe_matrices(first, of, box_rows, 4);
 }
 

@@ -56,8 +56,7 @@ void expect_hopper(const char* hint);
 
 /// @brief The same of a matrix for each head of each sequence: a box lies in one of them, and what is
 /// outside of it is zeros, not the next one's rows.
-[[nodiscard]] TensorMap describe_heads(const simt::bf16* first, const HeadMatrices& of,
-                                       int box_rows);
+[[nodiscard]] TensorMap describe_heads(const void* first, const HeadMatrices& of, int box_rows);
 
 /// @brief Launches a kernel whose blocks form clusters of `blocks`, which it must say itself, too
 /// (__cluster_dims__).
@@ -89,11 +88,11 @@ namespace {
 inline void expect_hopper(const char*) {}
 
 /// @brief Matrices [rows, columns] of bf16, as TMA hears of them: boxes of [box_rows, 64], swizzled.
-inline TensorMap describe_matrices(const simt::bf16* first, const HeadMatrices& of, int box_rows,
+inline TensorMap describe_matrices(const void* first, const HeadMatrices& of, int box_rows,
                                    unsigned rank) {
   constexpr unsigned kBoxColumns = 64;  // 128 bytes, the span of the swizzle
   TensorMap map{
-      .address = reinterpret_cast<std::byte*>(const_cast<simt::bf16*>(first)),
+      .address = static_cast<std::byte*>(const_cast<void*>(first)),
       .element_bytes = sizeof(simt::bf16),
       .rank = rank,
       .extents = {static_cast<std::uint64_t>(of.columns), static_cast<std::uint64_t>(of.rows),
@@ -114,7 +113,7 @@ inline TensorMap describe_matrices(const simt::bf16* first, const HeadMatrices& 
 }
 
 /// @brief The same of a matrix for each head of each sequence: a box lies in one of them.
-[[nodiscard]] inline TensorMap describe_heads(const simt::bf16* first, const HeadMatrices& of,
+[[nodiscard]] inline TensorMap describe_heads(const void* first, const HeadMatrices& of,
                                               int box_rows) {
   return describe_matrices(first, of, box_rows, 4);
 }

@@ -1,10 +1,10 @@
 #pragma once
 /// @file
 /// Tensor cores with their registers in sight, on every executor: load_matrix_x4() and its kin
-/// (ldmatrix), multiply_accumulate() (mma.sync), pack_bf16() and unpack_bf16(). tiles.cuh has the same
+/// (ldmatrix), multiply_accumulate() (mma.sync), pack_pair() and unpack_pair(). tiles.cuh has the same
 /// tensor cores with tiles whose layout nobody knows.
 ///
-/// multiply_accumulate() is d [16, 8] = a [16, 16] b [16, 8] + c [16, 8]. With g = lane / 4 and
+/// Elements are of bf16, or of half where a function is told so. multiply_accumulate() is d [16, 8] = a [16, 16] b [16, 8] + c [16, 8]. With g = lane / 4 and
 /// t = lane % 4, the elements of a lane are, the lower half of a register first:
 ///
 ///     a[0]: row g,     columns 2t, 2t + 1        b[0]: column g, rows 2t, 2t + 1
@@ -19,11 +19,27 @@
 /// address of that row is what lane 8 i + g brings. Source: PTX ISA, "Matrix Fragments for
 /// mma.m16n8k16" and "ldmatrix".
 
+#include "kernels/simt/small_floats.cuh"
+
 #if defined(__CUDACC__)
 
-#include <cuda_bf16.h>
-
 namespace ultra::simt {
+
+/// @brief The name of an element type in PTX.
+template <typename T>
+struct PtxName;
+/// @brief Of bf16.
+template <>
+struct PtxName<bf16> {
+  /// @brief As asm's constraint "C" wants it.
+  static constexpr const char kText[] = "bf16";
+};
+/// @brief Of half.
+template <>
+struct PtxName<half> {
+  /// @brief As asm's constraint "C" wants it.
+  static constexpr const char kText[] = "f16";
+};
 
 /// @brief Loads four 8 x 8 matrices of 16-bit elements from shared memory: lane l brings the address of
 /// row l % 8 of matrix l / 8, 16 bytes at a multiple of 16. All lanes of the warp call it.
@@ -60,17 +76,18 @@ __device__ __forceinline__ void load_matrix_x2_transposed(unsigned (&registers)[
                : "memory");
 }
 
-/// @brief d = a b + c with bf16 a [16, 16] and b [16, 8], and c and d [16, 8] in float. d may be c. All
-/// lanes of the warp call it. GPUs before compute capability 8.0 have no such instruction, and stop.
+/// @brief d = a b + c with bf16 or half a [16, 16] and b [16, 8], and c and d [16, 8] in float. d may be
+/// c. All lanes of the warp call it. GPUs before compute capability 8.0 have no such instruction, and stop.
+template <typename T = bf16>
 __device__ __forceinline__ void multiply_accumulate(float (&d)[4], const unsigned (&a)[4],
                                                     const unsigned (&b)[2], const float (&c)[4]) {
 #if __CUDA_ARCH__ >= 800
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+      "mma.sync.aligned.m16n8k16.row.col.f32.%14.%14.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
       : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(c[0]), "f"(c[1]),
-        "f"(c[2]), "f"(c[3]));
+        "f"(c[2]), "f"(c[3]), "C"(PtxName<T>::kText));
 #else
   __trap();
 #endif
@@ -93,26 +110,45 @@ __device__ __forceinline__ void multiply_accumulate_e4m3(float (&d)[4], const un
 #endif
 }
 
-/// @brief Two floats, rounded to bf16, in one register: `low` in the lower half, which is the lower
-/// address.
-__device__ __forceinline__ unsigned pack_bf16(float low, float high) {
+/// @brief Two floats, rounded to bf16 or half, in one register: `low` in the lower half, which is the
+/// lower address.
+template <typename T>
+__device__ __forceinline__ unsigned pack_pair(float low, float high) {
 #if __CUDA_ARCH__ >= 800
   unsigned packed;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  asm("cvt.rn.%3x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low), "C"(PtxName<T>::kText));
   return packed;
 #else
   const auto bits = [](float value) {
-    return unsigned{__bfloat16_as_ushort(__float2bfloat16(value))};
+    if constexpr (__is_same(T, half)) {
+      return unsigned{__half_as_ushort(__float2half(value))};
+    } else {
+      return unsigned{__bfloat16_as_ushort(__float2bfloat16(value))};
+    }
   };
   return bits(high) << 16 | bits(low);
 #endif
 }
 
-/// @brief The two bf16 of a register as floats: x from the lower half.
-__device__ __forceinline__ float2 unpack_bf16(unsigned packed) {
-  // A bf16 is the upper half of a float.
-  return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000U));
+/// @brief The two elements of a register as floats: x from the lower half.
+template <typename T>
+__device__ __forceinline__ float2 unpack_pair(unsigned packed) {
+  if constexpr (__is_same(T, half)) {
+    return make_float2(__half2float(__ushort_as_half(packed & 0xffffU)),
+                       __half2float(__ushort_as_half(packed >> 16)));
+  } else {
+    // A bf16 is the upper half of a float.
+    return make_float2(__uint_as_float(packed << 16), __uint_as_float(packed & 0xffff0000U));
+  }
 }
+
+/// @brief pack_pair() of bf16.
+__device__ __forceinline__ unsigned pack_bf16(float low, float high) {
+  return pack_pair<bf16>(low, high);
+}
+
+/// @brief unpack_pair() of bf16.
+__device__ __forceinline__ float2 unpack_bf16(unsigned packed) { return unpack_pair<bf16>(packed); }
 
 }  // namespace ultra::simt
 
@@ -123,11 +159,11 @@ __device__ __forceinline__ float2 unpack_bf16(unsigned packed) {
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <type_traits>
 
 #include "kernels/simt/emulator/hooks.hpp"
 #include "kernels/simt/emulator/language/access.hpp"
 #include "kernels/simt/emulator/language/vector_types.hpp"
-#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::simt::emulator {
 
@@ -145,16 +181,19 @@ void distribute_rows(std::span<void* const, 32> deposits, LaneMask mask, std::si
 
 /// @brief What a lane brings to mma.sync, and gets from it.
 struct MatrixProduct {
-  /// @brief Two bf16 elements of a each.
+  /// @brief Two elements of a each.
   std::array<unsigned, 4> a;
-  /// @brief Two bf16 elements of b each.
+  /// @brief Two elements of b each.
   std::array<unsigned, 2> b;
   /// @brief Elements of c, and then of d.
   std::array<float, 4> sums;
 };
 
-/// @brief Multiplies the lanes' matrices.
+/// @brief Multiplies the lanes' matrices of bf16.
 void resolve_matrix_product(std::span<void* const, 32> deposits, LaneMask mask);
+
+/// @brief Those of half.
+void resolve_matrix_product_f16(std::span<void* const, 32> deposits, LaneMask mask);
 
 /// @brief The same where a register has four e4m3 elements: a [16, 32], b [32, 8].
 void resolve_matrix_product_e4m3(std::span<void* const, 32> deposits, LaneMask mask);
@@ -223,17 +262,20 @@ void load_matrix_x2_transposed(unsigned (&registers)[2], const void* row,
   emulator::load_matrices<executor, 2, true>(registers, row, {.file = file, .line = line});
 }
 
-/// @brief d = a b + c with bf16 a [16, 16] and b [16, 8], and c and d [16, 8] in float. d may be c. All
-/// lanes of the warp call it.
-inline void multiply_accumulate(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
-                                const float (&c)[4], const char* file = __builtin_FILE(),
-                                int line = __builtin_LINE()) {
-  emulator::multiply_matrices(d, a, b, c,
-                              {.mask = emulator::kWholeWarp,
-                               .resolve = &emulator::resolve_matrix_product,
-                               .deposit = nullptr,
-                               .name = "multiply_accumulate",
-                               .place = {.file = file, .line = line}});
+/// @brief d = a b + c with bf16 or half a [16, 16] and b [16, 8], and c and d [16, 8] in float. d may be
+/// c. All lanes of the warp call it.
+template <typename T = bf16>
+void multiply_accumulate(float (&d)[4], const unsigned (&a)[4], const unsigned (&b)[2],
+                         const float (&c)[4], const char* file = __builtin_FILE(),
+                         int line = __builtin_LINE()) {
+  emulator::multiply_matrices(
+      d, a, b, c,
+      {.mask = emulator::kWholeWarp,
+       .resolve = std::is_same_v<T, half> ? &emulator::resolve_matrix_product_f16
+                                          : &emulator::resolve_matrix_product,
+       .deposit = nullptr,
+       .name = "multiply_accumulate",
+       .place = {.file = file, .line = line}});
 }
 
 /// @brief d = a b + c with e4m3 a [16, 32] and b [32, 8], and c and d [16, 8] in float. d may be c. All
@@ -249,18 +291,27 @@ inline void multiply_accumulate_e4m3(float (&d)[4], const unsigned (&a)[4], cons
                                .place = {.file = file, .line = line}});
 }
 
-/// @brief Two floats, rounded to bf16, in one register: `low` in the lower half, which is the lower
-/// address.
-inline unsigned pack_bf16(float low, float high) {
-  return unsigned{bf16(low).bits()} | unsigned{bf16(high).bits()} << 16;
+/// @brief Two floats, rounded to bf16 or half, in one register: `low` in the lower half, which is the
+/// lower address.
+template <typename T>
+unsigned pack_pair(float low, float high) {
+  return unsigned{T(low).bits()} | unsigned{T(high).bits()} << 16;
 }
 
-/// @brief The two bf16 of a register as floats: x from the lower half.
-inline float2 unpack_bf16(unsigned packed) {
-  // A bf16 is the upper half of a float.
-  return make_float2(std::bit_cast<float>(packed << 16),
-                     std::bit_cast<float>(packed & 0xffff0000U));
+/// @brief The two elements of a register as floats: x from the lower half.
+template <typename T>
+float2 unpack_pair(unsigned packed) {
+  const auto element = [](unsigned bits) {
+    return static_cast<float>(T::from_bits(static_cast<std::uint16_t>(bits)));
+  };
+  return make_float2(element(packed & 0xffffU), element(packed >> 16));
 }
+
+/// @brief pack_pair() of bf16.
+inline unsigned pack_bf16(float low, float high) { return pack_pair<bf16>(low, high); }
+
+/// @brief unpack_pair() of bf16.
+inline float2 unpack_bf16(unsigned packed) { return unpack_pair<bf16>(packed); }
 
 }  // namespace ultra::simt
 

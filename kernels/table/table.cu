@@ -48,8 +48,10 @@ Table make_table() {
       .matmul_turned = matmul_turned::ldmatrix_turns<kThis>,
       .attention_f32 = attention::flash_grouped<kThis>,
       .attention_bf16 = attention_bf16::pipelined<kThis>,
+      .attention_f16 = attention_bf16::pipelined_f16<kThis>,
       .attention_backward_f32 = attention_backward::split<kThis>,
       .attention_backward_bf16 = attention_backward_bf16::tensor_cores<kThis>,
+      .attention_backward_f16 = attention_backward_bf16::tensor_cores_f16<kThis>,
       .attention_documents = attention_varlen::tiles_of_documents<kThis>,
       .attention_backward_documents = attention_backward_varlen::tiles_of_documents<kThis>,
       .rms_norm_f32 = rms_norm::in_registers<kThis>,
@@ -63,7 +65,9 @@ Table make_table() {
       .matmul_hopper = matmul_bf16::cluster_multicast<kThis>,
       .matmul_turned_hopper = matmul_turned::wgmma_turns<kThis>,
       .attention_hopper = attention_bf16::ping_pong<kThis>,
+      .attention_hopper_f16 = attention_bf16::ping_pong_f16<kThis>,
       .attention_backward_hopper = attention_backward_bf16::one_kernel<kThis>,
+      .attention_backward_hopper_f16 = attention_backward_bf16::one_kernel_f16<kThis>,
   };
   if constexpr (kThis == simt::Executor::kGpu) {
     table.vendor = vendor_product;

@@ -107,10 +107,13 @@ struct Table {
   decltype(matmul_turned::ldmatrix_turns<kAny>)* matmul_turned;  ///< rung 1 of matmul_turned
   decltype(attention::flash_grouped<kAny>)* attention_f32;       ///< rung 6 of attention
   decltype(attention_bf16::pipelined<kAny>)* attention_bf16;     ///< rung 3 of attention_bf16
+  decltype(attention_bf16::pipelined_f16<kAny>)* attention_f16;  ///< the same, of half
   decltype(attention_backward::split<kAny>)*
       attention_backward_f32;  ///< rung 2 of attention_backward
   decltype(attention_backward_bf16::tensor_cores<kAny>)*
       attention_backward_bf16;  ///< rung 1 of attention_backward_bf16
+  decltype(attention_backward_bf16::tensor_cores_f16<kAny>)*
+      attention_backward_f16;  ///< the same, of half
   decltype(attention_varlen::tiles_of_documents<kAny>)*
       attention_documents;  ///< rung 3 of attention_varlen
   decltype(attention_backward_varlen::tiles_of_documents<kAny>)*
@@ -132,8 +135,11 @@ struct Table {
   decltype(matmul_bf16::cluster_multicast<kAny>)* matmul_hopper;     ///< rung 12 of matmul_bf16
   decltype(matmul_turned::wgmma_turns<kAny>)* matmul_turned_hopper;  ///< rung 2 of matmul_turned
   decltype(attention_bf16::ping_pong<kAny>)* attention_hopper;       ///< rung 5 of attention_bf16
+  decltype(attention_bf16::ping_pong_f16<kAny>)* attention_hopper_f16;  ///< the same, of half
   decltype(attention_backward_bf16::one_kernel<kAny>)*
       attention_backward_hopper;  ///< rung 2 of attention_backward_bf16
+  decltype(attention_backward_bf16::one_kernel_f16<kAny>)*
+      attention_backward_hopper_f16;  ///< the same, of half
   /// @}
 
   /// @name A GPU's alone; null elsewhere

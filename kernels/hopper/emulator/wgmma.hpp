@@ -3,7 +3,10 @@
 /// wgmma and setmaxnreg for the emulator (kernels/simt/emulator/async). kernels/hopper/gpu/wgmma.cuh and
 /// wgmma_registers.cuh have the same for a GPU.
 
+#include <type_traits>
+
 #include "kernels/hopper/tma.cuh"
+#include "kernels/simt/small_floats.cuh"
 
 namespace ultra::kernels::hopper {
 namespace {
@@ -54,8 +57,13 @@ void hold_in_place(float (&)[parts][count]) {}
 template <int steps>
 void hold_in_place(unsigned (&)[steps][4]) {}
 
+/// @brief How the emulator names elements of bf16 or half.
+template <typename T>
+constexpr simt::emulator::Element kElement =
+    std::is_same_v<T, simt::half> ? simt::emulator::Element::kF16 : simt::emulator::Element::kBf16;
+
 /// @brief sums [64, 2 count] = a [64, 16] transpose(b [2 count, 16]), added to sums only where `adds`.
-template <int count>
+template <typename T = simt::bf16, int count>
 void multiply_async(float (&sums)[count], unsigned long long a, unsigned long long b, bool adds,
                     const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   simt::emulator::multiply_async({.sums = sums,
@@ -65,7 +73,8 @@ void multiply_async(float (&sums)[count], unsigned long long a, unsigned long lo
                                   .b = b,
                                   .a_major = simt::emulator::Major::kRows,
                                   .b_major = simt::emulator::Major::kRows,
-                                  .adds = adds},
+                                  .adds = adds,
+                                  .element = kElement<T>},
                                  {.file = file, .line = line});
 }
 
@@ -94,7 +103,7 @@ void multiply_turned_async(float (&sums)[count], unsigned long long a, unsigned 
 
 /// @brief sums [64, 2 count] = transpose(a [16, 64]) b [16, 2 count], added to sums only where `adds`:
 /// both as describe_by_depth() has them.
-template <int count>
+template <typename T = simt::bf16, int count>
 void multiply_by_depth_async(float (&sums)[count], unsigned long long a, unsigned long long b,
                              bool adds, const char* file = __builtin_FILE(),
                              int line = __builtin_LINE()) {
@@ -105,13 +114,14 @@ void multiply_by_depth_async(float (&sums)[count], unsigned long long a, unsigne
                                   .b = b,
                                   .a_major = simt::emulator::Major::kDepth,
                                   .b_major = simt::emulator::Major::kDepth,
-                                  .adds = adds},
+                                  .adds = adds,
+                                  .element = kElement<T>},
                                  {.file = file, .line = line});
 }
 
 /// @brief sums [64, 2 count] += a [64, 16] b [16, 2 count]: both in shared memory, b as
 /// describe_by_depth() has it.
-template <int count>
+template <typename T = simt::bf16, int count>
 void multiply_rows_async(float (&sums)[count], unsigned long long a, unsigned long long b,
                          const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   simt::emulator::multiply_async({.sums = sums,
@@ -121,13 +131,14 @@ void multiply_rows_async(float (&sums)[count], unsigned long long a, unsigned lo
                                   .b = b,
                                   .a_major = simt::emulator::Major::kRows,
                                   .b_major = simt::emulator::Major::kDepth,
-                                  .adds = true},
+                                  .adds = true,
+                                  .element = kElement<T>},
                                  {.file = file, .line = line});
 }
 
 /// @brief sums [64, 2 count] += a [64, 16] b [16, 2 count]: a in registers, b as describe_by_depth() has
 /// it.
-template <int count>
+template <typename T = simt::bf16, int count>
 void multiply_async(float (&sums)[count], const unsigned (&a)[4], unsigned long long b,
                     const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   simt::emulator::multiply_async({.sums = sums,
@@ -137,7 +148,8 @@ void multiply_async(float (&sums)[count], const unsigned (&a)[4], unsigned long 
                                   .b = b,
                                   .a_major = simt::emulator::Major::kRows,
                                   .b_major = simt::emulator::Major::kDepth,
-                                  .adds = true},
+                                  .adds = true,
+                                  .element = kElement<T>},
                                  {.file = file, .line = line});
 }
 

@@ -1,21 +1,23 @@
 #pragma once
 /// @file
 /// wgmma with its left factor in registers on a GPU, and products that overwrite their sums.
-/// kernels/hopper/emulator/wgmma.hpp has the same for the emulator.
+/// Elements are of T: bf16 or half. kernels/hopper/emulator/wgmma.hpp has the same for the emulator.
 
 #include "kernels/hopper/gpu/wgmma.cuh"
+#include "kernels/simt/matrix_tiles.cuh"
 
 namespace ultra::kernels::hopper {
 namespace {
 
 /// @brief sums [64, 64] = a [64, 16] transpose(b [64, 16]), added to sums only where `adds`.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_async(float (&sums)[32], unsigned long long a,
                                                unsigned long long b, bool adds) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.ne.s32 adds, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.%35.%35 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
@@ -27,19 +29,20 @@ __device__ __forceinline__ void multiply_async(float (&sums)[32], unsigned long 
         "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]),
         "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]),
         "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
-      : "l"(a), "l"(b), "r"(static_cast<int>(adds))
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 
 /// @brief sums [64, 64] = transpose(a [16, 64]) b [16, 64], added to sums only where `adds`: both as
 /// describe_by_depth() has them.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_by_depth_async(float (&sums)[32], unsigned long long a,
                                                         unsigned long long b, bool adds) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.ne.s32 adds, %34, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.%35.%35 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
@@ -51,18 +54,19 @@ __device__ __forceinline__ void multiply_by_depth_async(float (&sums)[32], unsig
         "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]),
         "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]),
         "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
-      : "l"(a), "l"(b), "r"(static_cast<int>(adds))
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 
 /// @brief sums [64, 128] = a [64, 16] transpose(b [128, 16]), added to sums only where `adds`.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_async(float (&sums)[64], unsigned long long a,
                                                unsigned long long b, bool adds) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.ne.s32 adds, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.%67.%67 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
@@ -83,18 +87,19 @@ __device__ __forceinline__ void multiply_async(float (&sums)[64], unsigned long 
         "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]),
         "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]),
         "+f"(sums[62]), "+f"(sums[63])
-      : "l"(a), "l"(b), "r"(static_cast<int>(adds))
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 
 /// @brief sums [64, 64] += a [64, 16] b [16, 64]: a in registers, b as describe_by_depth() has it.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_async(float (&sums)[32], const unsigned (&a)[4],
                                                unsigned long long b) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.%37.%37 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
@@ -106,18 +111,19 @@ __device__ __forceinline__ void multiply_async(float (&sums)[32], const unsigned
         "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]),
         "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]),
         "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 
 /// @brief sums [64, 128] += a [64, 16] b [16, 128]: a in registers, b as describe_by_depth() has it.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_async(float (&sums)[64], const unsigned (&a)[4],
                                                unsigned long long b) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.%69.%69 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
@@ -138,18 +144,19 @@ __device__ __forceinline__ void multiply_async(float (&sums)[64], const unsigned
         "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]),
         "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]),
         "+f"(sums[62]), "+f"(sums[63])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 
 /// @brief sums [64, 64] += a [64, 16] b [16, 64]: both in shared memory, b as describe_by_depth() has it.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_rows_async(float (&sums)[32], unsigned long long a,
                                                     unsigned long long b) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.%34.%34 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
@@ -161,18 +168,19 @@ __device__ __forceinline__ void multiply_rows_async(float (&sums)[32], unsigned 
         "+f"(sums[17]), "+f"(sums[18]), "+f"(sums[19]), "+f"(sums[20]), "+f"(sums[21]),
         "+f"(sums[22]), "+f"(sums[23]), "+f"(sums[24]), "+f"(sums[25]), "+f"(sums[26]),
         "+f"(sums[27]), "+f"(sums[28]), "+f"(sums[29]), "+f"(sums[30]), "+f"(sums[31])
-      : "l"(a), "l"(b)
+      : "l"(a), "l"(b), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 
 /// @brief sums [64, 128] += a [64, 16] b [16, 128]: both in shared memory, b as describe_by_depth() has it.
+template <typename T = simt::bf16>
 __device__ __forceinline__ void multiply_rows_async(float (&sums)[64], unsigned long long a,
                                                     unsigned long long b) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.eq.u32 adds, 0, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.%66.%66 "
       "{"
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
       "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
@@ -193,7 +201,7 @@ __device__ __forceinline__ void multiply_rows_async(float (&sums)[64], unsigned 
         "+f"(sums[52]), "+f"(sums[53]), "+f"(sums[54]), "+f"(sums[55]), "+f"(sums[56]),
         "+f"(sums[57]), "+f"(sums[58]), "+f"(sums[59]), "+f"(sums[60]), "+f"(sums[61]),
         "+f"(sums[62]), "+f"(sums[63])
-      : "l"(a), "l"(b)
+      : "l"(a), "l"(b), "C"(simt::PtxName<T>::kText)
       : "memory");
 }
 

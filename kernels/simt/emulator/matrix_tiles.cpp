@@ -89,6 +89,13 @@ void resolve_matrix_product(std::span<void* const, 32> deposits, LaneMask mask) 
   });
 }
 
+void resolve_matrix_product_f16(std::span<void* const, 32> deposits, LaneMask mask) {
+  multiply_lanes<2>(deposits, mask, [](unsigned packed) {
+    const float2 elements = unpack_pair<half>(packed);
+    return std::array{elements.x, elements.y};
+  });
+}
+
 void resolve_matrix_product_e4m3(std::span<void* const, 32> deposits, LaneMask mask) {
   multiply_lanes<4>(deposits, mask, [](unsigned packed) {
     std::array<float, 4> elements{};

@@ -25,6 +25,7 @@ struct Task {
   Major b_major;
   bool from_registers;
   bool adds;
+  emulator::Element element;
 };
 
 // Copies a and b, as they shall lie, into shared memory, and multiplies 1 + [64, 16] [16, 2 count].
@@ -58,7 +59,8 @@ __global__ void product_kernel(const uint4* image, int units, const unsigned* a_
                             .b = task.b,
                             .a_major = task.a_major,
                             .b_major = task.b_major,
-                            .adds = task.adds},
+                            .adds = task.adds,
+                            .element = task.element},
                            {.file = __FILE__, .line = __LINE__});
   kernels::hopper::commit_products();
   kernels::hopper::wait_for_products<0>();
@@ -77,26 +79,25 @@ float b_of(std::uint32_t column, std::uint32_t k) {
   return static_cast<float>((column * 7 + k * 2) % 11) - 5.0F;
 }
 
-template <typename Value>
-void put(std::vector<bf16>& image, std::uint32_t start, const Tile& tile, const Value& value) {
+template <typename T, typename Value>
+void put(std::vector<T>& image, std::uint32_t start, const Tile& tile, const Value& value) {
   for (std::uint32_t row = 0; row < tile.along; ++row) {
     for (std::uint32_t k = 0; k < tile.depth; ++k) {
-      image.at((start + tile.place_of(row, k)) / 2) = bf16(value(row, k));
+      image.at((start + tile.place_of(row, k)) / 2) = T(value(row, k));
     }
   }
 }
 
-template <int count>
+template <int count, typename T = bf16>
 void expect_product(const Tile& left, const Tile& right, std::uint32_t first_depth, bool adds,
                     bool from_registers) {
-  std::vector<bf16> image((kLeftBytes + 65536) / 2, bf16(99.0F));
+  std::vector<T> image((kLeftBytes + 65536) / 2, T(99.0F));
   put(image, 0, left, a_of);
   put(image, kLeftBytes, right, b_of);
   std::vector<unsigned> a_rows;
   for (std::uint32_t row = 0; row < kRows; ++row) {
     for (std::uint32_t k = 0; k < kDepth; k += 2) {
-      a_rows.push_back(unsigned{bf16(a_of(row, first_depth + k)).bits()} |
-                       unsigned{bf16(a_of(row, first_depth + k + 1)).bits()} << 16);
+      a_rows.push_back(pack_pair<T>(a_of(row, first_depth + k), a_of(row, first_depth + k + 1)));
     }
   }
   // Further along the depth: 2 bytes an element in a row of a unit, units of rows by depth.
@@ -108,7 +109,8 @@ void expect_product(const Tile& left, const Tile& right, std::uint32_t first_dep
                   .a_major = left.major,
                   .b_major = right.major,
                   .from_registers = from_registers,
-                  .adds = adds};
+                  .adds = adds,
+                  .element = kernels::hopper::kElement<T>};
   const Buffer<uint4> in(
       "in", std::vector<uint4>(reinterpret_cast<const uint4*>(image.data()),
                                reinterpret_cast<const uint4*>(image.data() + image.size())));
@@ -152,6 +154,15 @@ TEST(Products, OfEachWidth) {
   expect_product<12>(of_columns(kRows), of_columns(24), 0, true, false);
   expect_product<32>(of_columns(kRows), of_columns(64), 0, true, false);
   expect_product<128>(of_columns(kRows), of_columns(256), 0, true, true);
+}
+
+TEST(Products, OfHalves) {
+  for (const Major major : {Major::kRows, Major::kDepth}) {
+    const Tile left{.swizzle = Swizzle::k128, .major = major, .along = kRows, .depth = 64};
+    const Tile right{.swizzle = Swizzle::k128, .major = major, .along = 128, .depth = 64};
+    expect_product<64, half>(left, right, 0, true, false);
+    expect_product<64, half>(left, right, 0, false, true);
+  }
 }
 
 // As the rungs go along a row of a box, and through a box by depth.

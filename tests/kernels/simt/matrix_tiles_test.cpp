@@ -153,6 +153,48 @@ TEST(MatrixTiles, PackingRounds) {
   EXPECT_EQ(out.download().at(0), 0xc0003f80U);
 }
 
+__global__ void f16_product_kernel(const float* a, const float* b, float* d) {
+  const int row = static_cast<int>(threadIdx.x) / 4;
+  const int pair = static_cast<int>(threadIdx.x) % 4 * 2;
+  const auto packed = [](const float* at) { return pack_pair<half>(ldg(at), ldg(at + 1)); };
+  unsigned left[4];
+  unsigned right[2];
+  for (int i = 0; i < 4; ++i) {
+    left[i] = packed(&a[(row + i % 2 * 8) * 16 + pair + i / 2 * 8]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    right[i] = packed(&b[row * 16 + pair + i * 8]);  // a column of b is a row here
+  }
+  float sums[4] = {1.0F, 1.0F, 1.0F, 1.0F};
+  multiply_accumulate<half>(sums, left, right, sums);
+  for (int i = 0; i < 4; ++i) {
+    stg(&d[(row + i / 2 * 8) * 8 + pair + i % 2], sums[i]);
+  }
+}
+
+// Eleven bits of 1 + n / 1024 are more than bf16 has.
+TEST(MatrixTiles, HalvesAreMultipliedAsHalves) {
+  std::vector<float> a;
+  std::vector<float> b;
+  for (int i = 0; i < 16 * 16; ++i) a.push_back(1.0F + static_cast<float>(i * 37 % 1024) / 1024.0F);
+  for (int i = 0; i < 8 * 16; ++i) b.push_back(static_cast<float>(i * 11 % 17) - 8.0F);
+  const Buffer<float> left("left", a);
+  const Buffer<float> right("right", b);
+  Buffer<float> d("d", std::size_t{128});
+  launch(f16_product_kernel, one_block(32), left.data(), right.data(), d.data());
+  const std::vector<float> found = d.download();
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 8; ++column) {
+      float expected = 1.0F;
+      for (int k = 0; k < 16; ++k) expected += at(a, row * 16 + k) * at(b, column * 16 + k);
+      ASSERT_EQ(at(found, row * 8 + column), expected) << row << ", " << column;
+    }
+  }
+  const float2 unpacked = unpack_pair<half>(pack_pair<half>(1.0F + 0x1p-11F, -0x1p-24F));
+  EXPECT_EQ(unpacked.x, 1.0F) << "half-way: the even one";
+  EXPECT_EQ(unpacked.y, -0x1p-24F) << "the smallest";
+}
+
 // d = a b for small whole numbers, which are exact.
 template <Executor executor>
 void expect_matrix_product(int depth, bool transposed) {

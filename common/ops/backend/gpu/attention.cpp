@@ -208,23 +208,27 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
       of.lse = elements<float>(result.log_sum_exp);
       return of;
     };
-    const auto of_f32 = [&] {
-      return problem.template operator()<kernels::attention::Problem, float>();
-    };
-    const auto of_bf16 = [&] {
-      auto of = problem.template operator()<kernels::attention_bf16::Problem, simt::bf16>();
+    const auto of_half = [&]<class T>() {
+      auto of = problem.template operator()<kernels::attention_bf16::ProblemOf<T>, T>();
       if (o.dtype() == DType::kF32) of.wide_o = elements<float>(o);
       return of;
     };
+    const auto of_bf16 = [&] { return of_half.template operator()<simt::bf16>(); };
+    const auto of_f16 = [&] { return of_half.template operator()<simt::half>(); };
+    const kernels::Table& table = launched.kernels();
+    const bool is_f16 = q.dtype() == DType::kF16;
     if (way == AttentionWay::kLadderF32) {
-      launched.kernels().attention_f32(of_f32(), launched.queue());
-    } else if (way == AttentionWay::kHopperBf16) {
-      launched.kernels().attention_hopper(of_bf16(), launched.queue());
+      table.attention_f32(problem.template operator()<kernels::attention::Problem, float>(),
+                          launched.queue());
+    } else if (way == AttentionWay::kHopperHalf) {
+      is_f16 ? table.attention_hopper_f16(of_f16(), launched.queue())
+             : table.attention_hopper(of_bf16(), launched.queue());
     } else if (way == AttentionWay::kDocumentsBf16) {
-      launched.kernels().attention_documents(
-          documents_of<kernels::attention_varlen::Problem>(of_bf16(), begins), launched.queue());
+      table.attention_documents(documents_of<kernels::attention_varlen::Problem>(of_bf16(), begins),
+                                launched.queue());
     } else {
-      launched.kernels().attention_bf16(of_bf16(), launched.queue());
+      is_f16 ? table.attention_f16(of_f16(), launched.queue())
+             : table.attention_bf16(of_bf16(), launched.queue());
     }
   }
   put_back(result.output, o, order);
@@ -258,7 +262,7 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
   const Tensor begins = upload_begins(in, way);
   Tensor d_q_sums;  // of the kernel for Hopper, whose blocks add to it in turns
   Tensor turns;
-  if (way == AttentionWay::kHopperBf16) {
+  if (way == AttentionWay::kHopperHalf) {
     const kernels::attention::Shape shape = ladder_shape(in, order);
     d_q_sums = Tensor::empty(sums.device(), {kernels::attention_backward_bf16::d_q_sums_of(shape)},
                              DType::kF32);
@@ -283,33 +287,40 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
       of.d_v = elements<T>(d_v);
       return of;
     };
-    if (way == AttentionWay::kLadderF32) {
-      launched.kernels().attention_backward_f32(
-          problem.template operator()<kernels::attention_backward::Problem, float>(),
-          launched.queue());
-    } else if (way == AttentionWay::kHopperBf16) {
-      auto ordered =
-          problem
-              .template operator()<kernels::attention_backward_bf16::OrderedProblem, simt::bf16>();
-      ordered.d_q_sums = elements<float>(d_q_sums);
-      ordered.turns = elements<unsigned>(turns);
-      launched.kernels().attention_backward_hopper(ordered, launched.queue());
-    } else {
-      auto of_bf16 =
-          problem.template operator()<kernels::attention_backward_bf16::Problem, simt::bf16>();
+    namespace backward = kernels::attention_backward_bf16;
+    const auto of_half = [&]<class T>() {
+      auto of = problem.template operator()<backward::ProblemOf<T>, T>();
       if (dtype == DType::kF32) {
-        of_bf16.wide_o = elements<const float>(o);
-        of_bf16.wide_d_q = elements<float>(d_q);
-        of_bf16.wide_d_k = elements<float>(d_k);
-        of_bf16.wide_d_v = elements<float>(d_v);
+        of.wide_o = elements<const float>(o);
+        of.wide_d_q = elements<float>(d_q);
+        of.wide_d_k = elements<float>(d_k);
+        of.wide_d_v = elements<float>(d_v);
       }
-      if (way == AttentionWay::kDocumentsBf16) {
-        launched.kernels().attention_backward_documents(
-            documents_of<kernels::attention_backward_varlen::Problem>(of_bf16, begins),
-            launched.queue());
-      } else {
-        launched.kernels().attention_backward_bf16(of_bf16, launched.queue());
-      }
+      return of;
+    };
+    const auto in_order = [&]<class T>() {
+      auto of = problem.template operator()<backward::OrderedProblemOf<T>, T>();
+      of.d_q_sums = elements<float>(d_q_sums);
+      of.turns = elements<unsigned>(turns);
+      return of;
+    };
+    const kernels::Table& table = launched.kernels();
+    const simt::Queue queue = launched.queue();
+    const bool is_f16 = q.dtype() == DType::kF16;
+    if (way == AttentionWay::kLadderF32) {
+      table.attention_backward_f32(
+          problem.template operator()<kernels::attention_backward::Problem, float>(), queue);
+    } else if (way == AttentionWay::kHopperHalf) {
+      is_f16
+          ? table.attention_backward_hopper_f16(in_order.template operator()<simt::half>(), queue)
+          : table.attention_backward_hopper(in_order.template operator()<simt::bf16>(), queue);
+    } else if (way == AttentionWay::kDocumentsBf16) {
+      table.attention_backward_documents(documents_of<kernels::attention_backward_varlen::Problem>(
+                                             of_half.template operator()<simt::bf16>(), begins),
+                                         queue);
+    } else {
+      is_f16 ? table.attention_backward_f16(of_half.template operator()<simt::half>(), queue)
+             : table.attention_backward_bf16(of_half.template operator()<simt::bf16>(), queue);
     }
   }
   put_back(gradients.d_query, d_q, order);
@@ -353,7 +364,7 @@ void KernelBackend::attention_backward(const AttentionGradients& gradients, cons
   if (way == AttentionWay::kPlain || !fits) {
     return differentiate_plainly(gradients, in, from);
   }
-  if (result != query.dtype() && way == AttentionWay::kHopperBf16) way = AttentionWay::kLadderBf16;
+  if (result != query.dtype() && way == AttentionWay::kHopperHalf) way = AttentionWay::kLadderHalf;
   if (way == AttentionWay::kDocumentsBf16) return differentiate_documents(gradients, in, from);
   differentiate_by_ladder(gradients, in, from, way);
 }

@@ -114,13 +114,13 @@ AttentionWay choose_attention(const Hardware& hardware, const Tensor& query, con
   if (query.dtype() == DType::kF32 && result == DType::kF32 && head_dim % 4 == 0 && has_mask) {
     return AttentionWay::kLadderF32;
   }
-  const bool has_result = result == DType::kBF16 || result == DType::kF32;
-  if (query.dtype() != DType::kBF16 || !has_result || head_dim % 8 != 0)
-    return AttentionWay::kPlain;
+  const bool has_result = result == query.dtype() || result == DType::kF32;
+  if (!is_half(query.dtype()) || !has_result || head_dim % 8 != 0) return AttentionWay::kPlain;
   if (!has_mask) {
-    return documents_fit(options) ? AttentionWay::kDocumentsBf16 : AttentionWay::kPlain;
+    return query.dtype() == DType::kBF16 && documents_fit(options) ? AttentionWay::kDocumentsBf16
+                                                                   : AttentionWay::kPlain;
   }
-  return hardware.is_hopper ? AttentionWay::kHopperBf16 : AttentionWay::kLadderBf16;
+  return hardware.is_hopper ? AttentionWay::kHopperHalf : AttentionWay::kLadderHalf;
 }
 
 std::vector<std::int32_t> begins_of_documents(const AttentionOptions& options) {

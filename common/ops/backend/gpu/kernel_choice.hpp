@@ -13,10 +13,10 @@
 /// |                    | factors along depth or rows; on Hopper                | matmul_turned, 2    |
 /// | attention          | f32, heads of 4 n <= 128 elements, as many queries as | attention, rung 6;  |
 /// |                    | keys at the same positions, no documents              | its backward, rung 2|
-/// |                    | bf16 to bf16 or f32, heads of 8 n elements            | attention_bf16, 3;  |
+/// |                    | bf16 or f16 to the same or f32, heads of 8 n elements | attention_bf16, 3;  |
 /// |                    |                                                       | its backward, rung 1|
 /// |                    | on Hopper                                             | attention_bf16, 5;  |
-/// |                    | and to bf16                                           | its backward, rung 2|
+/// |                    | and to the same                                       | its backward, rung 2|
 /// |                    | bf16, packed documents of kLeastSequence tokens in    | attention_varlen, 3;|
 /// |                    | the mean                                              | its backward, rung 1|
 /// | rms_norm           | f32 or bf16, rows of at most 16384 elements, at a     | rms_norm, rung 4;   |
@@ -86,7 +86,7 @@ struct Product {
 [[nodiscard]] bool has_hopper_kernel(const Hardware& hardware, const Product& of);
 
 /// @brief How attention and its gradients are computed.
-enum class AttentionWay { kPlain, kLadderF32, kLadderBf16, kHopperBf16, kDocumentsBf16 };
+enum class AttentionWay { kPlain, kLadderF32, kLadderHalf, kHopperHalf, kDocumentsBf16 };
 
 /// @brief The way of an attention whose results are of `result`.
 [[nodiscard]] AttentionWay choose_attention(const Hardware& hardware, const Tensor& query,

@@ -16,47 +16,57 @@ namespace {
 
 using namespace simt;
 
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads, 1) keys_kernel(const Problem problem) {
+template <int kHeadDim, typename T>
+__global__ void __launch_bounds__(kThreads, 1) keys_kernel(const ProblemOf<T> problem) {
   differentiate_keys<kHeadDim>(problem, {problem.shape.seq_len, 0}, blockIdx.x);
 }
 
 // Long rows first.
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads, 1) queries_kernel(const Problem problem) {
+template <int kHeadDim, typename T>
+__global__ void __launch_bounds__(kThreads, 1) queries_kernel(const ProblemOf<T> problem) {
   differentiate_queries<kHeadDim>(problem, {problem.shape.seq_len, 0}, gridDim.x - 1 - blockIdx.x);
 }
 
-template <int kHeadDim>
-void launch_both(const Problem& problem, const Queue& queue) {
+template <int kHeadDim, typename T>
+void launch_both(const ProblemOf<T>& problem, const Queue& queue) {
   const attention::Shape& shape = problem.shape;
   const unsigned blocks = ceil_div(shape.seq_len, kRows);
-  launch(keys_kernel<kHeadDim>,
+  launch(keys_kernel<kHeadDim, T>,
          {.name = "keys",
           .grid = {.x = blocks, .y = static_cast<unsigned>(shape.batch * shape.kv_heads)},
           .block = {.x = kThreads},
-          .shared_bytes = Tiles<kHeadDim>::kBytes,
+          .shared_bytes = Tiles<kHeadDim, T>::kBytes,
           .queue = queue},
          problem);
-  launch(queries_kernel<kHeadDim>,
+  launch(queries_kernel<kHeadDim, T>,
          {.name = "queries",
           .grid = {.x = blocks, .y = static_cast<unsigned>(shape.heads())},
           .block = {.x = kThreads},
-          .shared_bytes = Tiles<kHeadDim>::kBytes,
+          .shared_bytes = Tiles<kHeadDim, T>::kBytes,
           .queue = queue},
          problem);
 }
 
-}  // namespace
-
-template <>
-void tensor_cores<kExecutor>(const Problem& problem, const Queue& queue) {
+template <typename T>
+void launch_tensor_cores(const ProblemOf<T>& problem, const Queue& queue) {
   launch_delta(problem, queue);
   if (problem.shape.head_dim <= 64) {
     launch_both<64>(problem, queue);
   } else {
     launch_both<128>(problem, queue);
   }
+}
+
+}  // namespace
+
+template <>
+void tensor_cores<kExecutor>(const Problem& problem, const Queue& queue) {
+  launch_tensor_cores(problem, queue);
+}
+
+template <>
+void tensor_cores_f16<kExecutor>(const ProblemOf<half>& problem, const Queue& queue) {
+  launch_tensor_cores(problem, queue);
 }
 
 }  // namespace ultra::kernels::attention_backward_bf16

@@ -18,29 +18,30 @@ namespace ultra::kernels::attention_backward_bf16 {
 
 /// @brief The gradients of o = softmax(scale q k^T) v; shapes as in attention::Problem. All rungs need a
 /// head_dim that is a multiple of 8 and at most attention::kMostHeadDim.
-struct Problem {
+template <typename T>
+struct ProblemOf {
   /// @brief The extents, and whether it is causal.
   attention::Shape shape;
   /// @brief Queries [batch, kv_heads * group, seq_len, head_dim].
-  const simt::bf16* q;
+  const T* q;
   /// @brief Keys [batch, kv_heads, seq_len, head_dim].
-  const simt::bf16* k;
+  const T* k;
   /// @brief Values [batch, kv_heads, seq_len, head_dim].
-  const simt::bf16* v;
+  const T* v;
   /// @brief The forward pass's output, as q.
-  const simt::bf16* o;
+  const T* o;
   /// @brief The forward pass's logarithms [batch, kv_heads * group, seq_len].
   const float* lse;
   /// @brief The gradient of o, as q.
-  const simt::bf16* d_o;
+  const T* d_o;
   /// @brief Scratch, as lse.
   float* delta;
   /// @brief The gradient of q, as q, written.
-  simt::bf16* d_q;
+  T* d_q;
   /// @brief The gradient of k, as k, written.
-  simt::bf16* d_k;
+  T* d_k;
   /// @brief The gradient of v, as v, written.
-  simt::bf16* d_v;
+  T* d_v;
   /// @brief Null, or what rung 1 reads in place of o, in fp32.
   const float* wide_o = nullptr;
   /// @brief Null, or what rung 1 writes in place of d_q, in fp32: for sums of parts.
@@ -52,12 +53,18 @@ struct Problem {
 };
 
 /// @brief The same with the scratch of rung 2.
-struct OrderedProblem : Problem {
+template <typename T>
+struct OrderedProblemOf : ProblemOf<T> {
   /// @brief d_q_sums_of(shape) elements.
   float* d_q_sums;
   /// @brief turns_of(shape) elements.
   unsigned* turns;
 };
+
+/// @brief Of bf16.
+using Problem = ProblemOf<simt::bf16>;
+/// @brief Of bf16.
+using OrderedProblem = OrderedProblemOf<simt::bf16>;
 
 /// @brief Queries that rung 2 takes at once.
 inline constexpr int kOneKernelQueries = 64;
@@ -83,10 +90,18 @@ inline constexpr int kOneKernelQueries = 64;
 template <simt::Executor executor>
 void tensor_cores(const Problem& problem, const simt::Queue& queue);
 
+/// @brief The same of half.
+template <simt::Executor executor>
+void tensor_cores_f16(const ProblemOf<simt::half>& problem, const simt::Queue& queue);
+
 /// @brief Rung 2: one kernel with wgmma that makes all five products once; d_q is summed over blocks in a
 /// fixed order. For Hopper alone (hopper/). Source: Shah et al. 2024,
 /// FlashAttention-3, arXiv 2407.08608.
 template <simt::Executor executor>
 void one_kernel(const OrderedProblem& problem, const simt::Queue& queue);
+
+/// @brief The same of half.
+template <simt::Executor executor>
+void one_kernel_f16(const OrderedProblemOf<simt::half>& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::attention_backward_bf16

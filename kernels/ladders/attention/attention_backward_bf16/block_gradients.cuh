@@ -17,18 +17,17 @@ using attention_bf16::multiply_queries;
 using attention_bf16::multiply_weights;
 using attention_bf16::Rows;
 using attention_bf16::token_step;
-using simt::bf16;
 
 // dk and dv of 128 keys: rows are keys, columns the queries of all heads that share them.
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
-template <int kHeadDim>
-__device__ __forceinline__ void differentiate_keys(const Problem& problem, const Rows& rows_of,
+template <int kHeadDim, typename T>
+__device__ __forceinline__ void differentiate_keys(const ProblemOf<T>& problem, const Rows& rows_of,
                                                    int tile) {
   const Shape& shape = problem.shape;
   const int width = shape.head_dim;
   const int q_step = token_step(shape, shape.kv_heads * shape.group);
   const int k_step = token_step(shape, shape.kv_heads);
-  const Tiles<kHeadDim> tiles;
+  const Tiles<kHeadDim, T> tiles;
   const int first_key = tile * kRows;
   const int key_row = rows_of.first_in(shape, shape.kv_heads, blockIdx.y) + first_key * k_step;
   const auto first_k = [&] { return std::size_t(key_row) * width; };
@@ -67,8 +66,8 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
     if (step + 1 < shape.group * tiles_of_head) {
       copy_queries((step + 1) % 2, step + 1);
     }
-    const bf16* const q_tile = tiles.columns(step % 2, 0);
-    const bf16* const d_o_tile = tiles.columns(step % 2, 1);
+    const T* const q_tile = tiles.columns(step % 2, 0);
+    const T* const d_o_tile = tiles.columns(step % 2, 1);
     const int first_row =
         rows_of.first_of(blockIdx.y * shape.group) + step / tiles_of_head * rows_of.of_head;
     const int own_query =
@@ -91,7 +90,7 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
       }
     }
     Weights<kHeadDim> packed;
-    attention_bf16::pack_weights(packed, weights);
+    attention_bf16::pack_weights<T>(packed, weights);
     multiply_weights<kHeadDim>(d_v, packed, d_o_tile);
 
     Scores<kHeadDim> gradients = {};
@@ -108,7 +107,7 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
         }
       }
     }
-    attention_bf16::pack_weights(packed, gradients);
+    attention_bf16::pack_weights<T>(packed, gradients);
     multiply_weights<kHeadDim>(d_k, packed, q_tile);
   }
   store_rows<kHeadDim>(problem.d_k, problem.wide_d_k, first_k(), d_k, shape.scale, keys, width,
@@ -118,14 +117,14 @@ __device__ __forceinline__ void differentiate_keys(const Problem& problem, const
 }
 
 // dq of 128 queries: rows are queries, columns keys.
-template <int kHeadDim>
-__device__ __forceinline__ void differentiate_queries(const Problem& problem, const Rows& rows_of,
-                                                      int tile) {
+template <int kHeadDim, typename T>
+__device__ __forceinline__ void differentiate_queries(const ProblemOf<T>& problem,
+                                                      const Rows& rows_of, int tile) {
   const Shape& shape = problem.shape;
   const int width = shape.head_dim;
   const int q_step = token_step(shape, shape.kv_heads * shape.group);
   const int k_step = token_step(shape, shape.kv_heads);
-  const Tiles<kHeadDim> tiles;
+  const Tiles<kHeadDim, T> tiles;
   const int first_query = tile * kRows;
   const int first_row = rows_of.first_of(blockIdx.y);
   const std::size_t first =
@@ -185,7 +184,7 @@ __device__ __forceinline__ void differentiate_queries(const Problem& problem, co
       }
     }
     Weights<kHeadDim> packed;
-    attention_bf16::pack_weights(packed, gradients);
+    attention_bf16::pack_weights<T>(packed, gradients);
     multiply_weights<kHeadDim>(d_q, packed, tiles.columns(stage, 0));
     stage = 1 - stage;
   }

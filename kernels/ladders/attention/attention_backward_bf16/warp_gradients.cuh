@@ -27,18 +27,18 @@ template <int kHeadDim>
 using Sums = float[1][kHeadDim / 8][4];
 
 // The shared memory of a block: two tensors' rows, and two stages of two tensors' columns.
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 struct Tiles {
   static constexpr int kRowTile = kRows * kHeadDim;
   static constexpr int kColumnTile = kColumns<kHeadDim> * kHeadDim;
-  static constexpr std::size_t kBytes = (2 * kRowTile + 4 * kColumnTile) * sizeof(simt::bf16);
+  static constexpr std::size_t kBytes = (2 * kRowTile + 4 * kColumnTile) * sizeof(T);
 
-  simt::bf16* storage = simt::dynamic_shared<simt::bf16>();
+  T* storage = simt::dynamic_shared<T>();
 
-  [[nodiscard]] __device__ __forceinline__ simt::bf16* rows(int tensor) const {
+  [[nodiscard]] __device__ __forceinline__ T* rows(int tensor) const {
     return &storage[tensor * kRowTile];
   }
-  [[nodiscard]] __device__ __forceinline__ simt::bf16* columns(int stage, int tensor) const {
+  [[nodiscard]] __device__ __forceinline__ T* columns(int stage, int tensor) const {
     return &storage[2 * kRowTile + (2 * stage + tensor) * kColumnTile];
   }
 };
@@ -47,15 +47,16 @@ struct Tiles {
 __device__ __forceinline__ simt::Pack<float, 2> pair_at(const float* row, int column) {
   return simt::ldg(reinterpret_cast<const simt::Pack<float, 2>*>(&row[column]));
 }
-// The two bf16 elements of a register are the upper halves of floats.
-__device__ __forceinline__ simt::Pack<float, 2> pair_at(const simt::bf16* row, int column) {
-  const unsigned pair = simt::ldg(reinterpret_cast<const unsigned*>(&row[column]));
-  return {__builtin_bit_cast(float, pair << 16), __builtin_bit_cast(float, pair & 0xffff0000U)};
+template <typename T>
+__device__ __forceinline__ simt::Pack<float, 2> pair_at(const T* row, int column) {
+  const float2 pair =
+      simt::unpack_pair<T>(simt::ldg(reinterpret_cast<const unsigned*>(&row[column])));
+  return {pair.x, pair.y};
 }
 
 // delta = rowsum(d_o * o): a warp per row, the lanes two elements apart.
-template <typename T>
-__global__ void delta_kernel(const T* __restrict__ o, const simt::bf16* __restrict__ d_o,
+template <typename Output, typename T>
+__global__ void delta_kernel(const Output* __restrict__ o, const T* __restrict__ d_o,
                              float* __restrict__ delta, const attention::Shape shape) {
   const int token = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
   if (token >= shape.seq_len) {
@@ -76,7 +77,8 @@ __global__ void delta_kernel(const T* __restrict__ o, const simt::bf16* __restri
   }
 }
 
-void launch_delta(const Problem& problem, const simt::Queue& queue) {
+template <typename T>
+void launch_delta(const ProblemOf<T>& problem, const simt::Queue& queue) {
   const attention::Shape& shape = problem.shape;
   const simt::Config config = {
       .name = "delta",
@@ -85,9 +87,9 @@ void launch_delta(const Problem& problem, const simt::Queue& queue) {
       .block = {.x = kThreads},
       .queue = queue};
   if (problem.wide_o != nullptr) {
-    simt::launch(delta_kernel<float>, config, problem.wide_o, problem.d_o, problem.delta, shape);
+    simt::launch(delta_kernel<float, T>, config, problem.wide_o, problem.d_o, problem.delta, shape);
   } else {
-    simt::launch(delta_kernel<simt::bf16>, config, problem.o, problem.d_o, problem.delta, shape);
+    simt::launch(delta_kernel<T, T>, config, problem.o, problem.d_o, problem.delta, shape);
   }
 }
 
@@ -115,9 +117,9 @@ __device__ __forceinline__ void store_rows(T* target, const Sums<kHeadDim>& sums
   }
 }
 
-// The same where there is room for fp32, or else for bf16.
-template <int kHeadDim>
-__device__ __forceinline__ void store_rows(simt::bf16* narrow, float* wide, std::size_t place,
+// The same where there is room for fp32, or else for two bytes.
+template <int kHeadDim, typename T>
+__device__ __forceinline__ void store_rows(T* narrow, float* wide, std::size_t place,
                                            const Sums<kHeadDim>& sums, float factor, int rows,
                                            int columns, int stride) {
   if (wide != nullptr) {

@@ -53,7 +53,7 @@ void launch_both(const Varlen& problem, const Queue& queue) {
                    .grid = {.x = most_tiles(shape.seq_len, problem.documents),
                             .y = static_cast<unsigned>(shape.batch * shape.kv_heads)},
                    .block = {.x = kThreads},
-                   .shared_bytes = Tiles<kHeadDim>::kBytes,
+                   .shared_bytes = Tiles<kHeadDim, simt::bf16>::kBytes,
                    .queue = queue};
   launch(varlen_keys_kernel<kHeadDim>, config, problem);
   config.name = "queries";

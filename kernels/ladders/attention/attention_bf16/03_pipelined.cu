@@ -18,8 +18,8 @@ namespace {
 using namespace simt;
 
 // kHeadDim: the tiles' columns; those from head_dim on hold zeros.
-template <int kHeadDim>
-__global__ void __launch_bounds__(kThreads, kBlocks) pipelined_kernel(const Problem problem) {
+template <int kHeadDim, typename T>
+__global__ void __launch_bounds__(kThreads, kBlocks) pipelined_kernel(const ProblemOf<T> problem) {
   const BlockSite site = site_of_block(problem.shape);
   Output<kHeadDim> output = {};
   OnlineSoftmax softmax;
@@ -28,21 +28,31 @@ __global__ void __launch_bounds__(kThreads, kBlocks) pipelined_kernel(const Prob
   store_rows<kHeadDim, true>(problem, site, output, softmax);
 }
 
-template <int kHeadDim>
-void launch_pipelined(const Problem& problem, const Queue& queue) {
-  launch(pipelined_kernel<kHeadDim>,
+template <int kHeadDim, typename T>
+void launch_rows(const ProblemOf<T>& problem, const Queue& queue) {
+  launch(pipelined_kernel<kHeadDim, T>,
          launch_of<kHeadDim>(problem, queue, "pipelined", kPipelinedRows<kHeadDim>), problem);
+}
+
+template <typename T>
+void launch_pipelined(const ProblemOf<T>& problem, const Queue& queue) {
+  if (problem.shape.head_dim <= 64) {
+    launch_rows<64>(problem, queue);
+  } else {
+    launch_rows<128>(problem, queue);
+  }
 }
 
 }  // namespace
 
 template <>
 void pipelined<kExecutor>(const Problem& problem, const Queue& queue) {
-  if (problem.shape.head_dim <= 64) {
-    launch_pipelined<64>(problem, queue);
-  } else {
-    launch_pipelined<128>(problem, queue);
-  }
+  launch_pipelined(problem, queue);
+}
+
+template <>
+void pipelined_f16<kExecutor>(const ProblemOf<half>& problem, const Queue& queue) {
+  launch_pipelined(problem, queue);
 }
 
 }  // namespace ultra::kernels::attention_bf16

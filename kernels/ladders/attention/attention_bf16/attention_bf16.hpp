@@ -20,22 +20,26 @@ namespace ultra::kernels::attention_bf16 {
 
 /// @brief o = softmax(scale q k^T) v; shapes as in attention::Problem. All rungs need a head_dim
 /// that is a multiple of 8 and at most attention::kMostHeadDim.
-struct Problem {
+template <typename T>
+struct ProblemOf {
   /// @brief The extents, and whether it is causal.
   attention::Shape shape;
   /// @brief Queries [batch, kv_heads * group, seq_len, head_dim].
-  const simt::bf16* q;
+  const T* q;
   /// @brief Keys [batch, kv_heads, seq_len, head_dim].
-  const simt::bf16* k;
+  const T* k;
   /// @brief Values [batch, kv_heads, seq_len, head_dim].
-  const simt::bf16* v;
+  const T* v;
   /// @brief As q, written.
-  simt::bf16* o;
+  T* o;
   /// @brief [batch, kv_heads * group, seq_len], written: log(sum over j of exp(score_ij)).
   float* lse;
   /// @brief Null, or what rungs 3 to 5 write in place of o: the same in fp32, for sums of parts.
   float* wide_o = nullptr;
 };
+
+/// @brief Of bf16, which all rungs take.
+using Problem = ProblemOf<simt::bf16>;
 
 /// @brief Rung 1: flash attention with mma.sync; weights stay in registers.
 template <simt::Executor executor>
@@ -49,6 +53,10 @@ void swizzled(const Problem& problem, const simt::Queue& queue);
 template <simt::Executor executor>
 void pipelined(const Problem& problem, const simt::Queue& queue);
 
+/// @brief The same of half.
+template <simt::Executor executor>
+void pipelined_f16(const ProblemOf<simt::half>& problem, const simt::Queue& queue);
+
 /// @brief Rung 4: warpgroups multiply what TMA brings, with wgmma; for Hopper alone (hopper/).
 /// Source: Shah et al. 2024, FlashAttention-3, arXiv 2407.08608.
 template <simt::Executor executor>
@@ -58,6 +66,10 @@ void warpgroups(const Problem& problem, const simt::Queue& queue);
 /// for Hopper alone (hopper/). Source: the same, section 3.1.
 template <simt::Executor executor>
 void ping_pong(const Problem& problem, const simt::Queue& queue);
+
+/// @brief The same of half.
+template <simt::Executor executor>
+void ping_pong_f16(const ProblemOf<simt::half>& problem, const simt::Queue& queue);
 
 /// @brief Rung 6: blocks that stay go from tile to tile, and o leaves through TMA while the next
 /// tile arrives; for Hopper alone (hopper/).

@@ -10,8 +10,8 @@ namespace {
 
 // Begins to copy `rows` rows of `columns` elements, which lie `stride` elements apart, into a swizzled tile
 // of kRows x kHeadDim, the rest zeros. kAtOnce: of a thread's copies, how many addresses wait in registers.
-template <int kRows, int kHeadDim, int kBlockThreads, int kAtOnce = kRows>
-__device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int rows, int columns,
+template <int kRows, int kHeadDim, int kBlockThreads, int kAtOnce = kRows, typename T>
+__device__ __forceinline__ void copy_tile(T* tile, const T* source, int rows, int columns,
                                           int stride) {
   constexpr int kChunks = kHeadDim / kChunk;
 #pragma unroll kAtOnce
@@ -20,7 +20,7 @@ __device__ __forceinline__ void copy_tile(bf16* tile, const bf16* source, int ro
     const int row = index / kChunks;
     const int chunk = index % kChunks;
     const bool is_inside = row < rows && chunk * kChunk < columns;
-    const bf16* const from = is_inside ? &source[row * stride + chunk * kChunk] : source;
+    const T* const from = is_inside ? &source[row * stride + chunk * kChunk] : source;
     simt::copy_async<16>(&tile[swizzled_index<kHeadDim>(row, chunk)], from, is_inside ? 16 : 0);
   }
 }

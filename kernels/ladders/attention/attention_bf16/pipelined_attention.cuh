@@ -38,19 +38,20 @@ struct MaskOfShape {
 // A warp's rows of weights times values, and their softmax, for store_rows(). `hide(scores, query,
 // key)` masks a tile of scores; the warp's first query and the tile's first key are its arguments.
 // kAtOnce as for copy_tile().
-template <int kHeadDim, int kAtOnce = kKeys<kHeadDim>, typename Mask>
+template <int kHeadDim, int kAtOnce = kKeys<kHeadDim>, typename T, typename Mask>
 __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
-                                                     OnlineSoftmax& softmax, const Problem& problem,
+                                                     OnlineSoftmax& softmax,
+                                                     const ProblemOf<T>& problem,
                                                      const BlockSite& site, const KeyRange& keys,
                                                      const Mask& hide) {
   const Shape& shape = problem.shape;
   const int columns = shape.head_dim;
   const int q_step = token_step(shape, shape.kv_heads * shape.group);
   const int k_step = token_step(shape, shape.kv_heads);
-  bf16* const q_tile = simt::dynamic_shared<bf16>();
-  bf16* const stages = &q_tile[kQueries * kHeadDim];  // keys, then values, of each stage
+  T* const q_tile = simt::dynamic_shared<T>();
+  T* const stages = &q_tile[kQueries * kHeadDim];  // keys, then values, of each stage
   const auto copy_keys_and_values = [&](int stage, int key) {
-    bf16* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
+    T* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
     const std::size_t first = std::size_t(site.first_k + key * k_step) * columns;
     copy_tile<kKeys<kHeadDim>, kHeadDim, kThreads, kAtOnce>(
         k_tile, &problem.k[first], shape.seq_len - key, columns, k_step * columns);
@@ -73,13 +74,13 @@ __device__ __forceinline__ void attend_in_background(Output<kHeadDim>& output,
     if (key + kKeys<kHeadDim> < keys.end) {
       copy_keys_and_values(1 - stage, key + kKeys<kHeadDim>);
     }
-    const bf16* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
+    const T* const k_tile = &stages[stage * 2 * kKeys<kHeadDim> * kHeadDim];
     Scores<kRowTiles, kKeys<kHeadDim>> scores = {};
     multiply_queries<kHeadDim>(scores, q_tile, k_tile);
     hide(scores, site.first_query + first_warp_row<kRowTiles>(), key);
     softmax.add(scores, output, shape.scale * kLog2E);
     Weights<kRowTiles, kKeys<kHeadDim>> weights;
-    pack_weights(weights, scores);
+    pack_weights<T>(weights, scores);
     multiply_weights<kHeadDim>(output, weights, &k_tile[kKeys<kHeadDim> * kHeadDim]);
     stage = 1 - stage;
   }

@@ -20,32 +20,32 @@ __device__ __forceinline__ unsigned swizzled_index(unsigned row, unsigned chunk)
 // What this lane brings to ldmatrix: chunk `lane_chunk` (0 or 1) of row `lane_row` of the 16 x 16 square
 // at `row` and `column`, which are multiples of 16. Equal to tile[swizzled_index(row + lane_row, column / 8
 // + lane_chunk)], written so that what depends on the lane is one number for all squares in a column.
-template <int kHeadDim>
-__device__ __forceinline__ const bf16* address_of_lane(const bf16* tile, int row, int column,
-                                                       unsigned lane_row, unsigned lane_chunk) {
+template <int kHeadDim, typename T>
+__device__ __forceinline__ const T* address_of_lane(const T* tile, int row, int column,
+                                                    unsigned lane_row, unsigned lane_chunk) {
   const unsigned chunk = static_cast<unsigned>(column / kChunk) ^ (lane_chunk ^ lane_row % 8);
   return &tile[lane_row * kHeadDim + chunk * kChunk] + row * kHeadDim;
 }
 
 // Four matrices for 16 rows and 16 columns, row tiles first: of queries they are mma's left factor; of
 // values, transposed, right factors for two neighbouring tiles of columns.
-template <int kHeadDim>
-__device__ __forceinline__ const bf16* address_by_rows(const bf16* tile, int row, int column) {
+template <int kHeadDim, typename T>
+__device__ __forceinline__ const T* address_by_rows(const T* tile, int row, int column) {
   const unsigned lane = threadIdx.x % 32;
   return address_of_lane<kHeadDim>(tile, row, column, lane % 16, lane / 16);
 }
 
 // The same with column tiles first: of keys they are right factors for two neighbouring tiles of keys.
-template <int kHeadDim>
-__device__ __forceinline__ const bf16* address_by_columns(const bf16* tile, int row, int column) {
+template <int kHeadDim, typename T>
+__device__ __forceinline__ const T* address_by_columns(const T* tile, int row, int column) {
   const unsigned lane = threadIdx.x % 32;
   return address_of_lane<kHeadDim>(tile, row, column, lane / 16 * 8 + lane % 8, lane / 8 % 2);
 }
 
 // scores = queries keys^T
-template <int kHeadDim, int kTilesOfRows, int kTiles>
+template <int kHeadDim, int kTilesOfRows, int kTiles, typename T>
 __device__ __forceinline__ void multiply_queries(float (&scores)[kTilesOfRows][kTiles][4],
-                                                 const bf16* q_tile, const bf16* k_tile) {
+                                                 const T* q_tile, const T* k_tile) {
 #pragma unroll
   for (int d = 0; d < kHeadDim; d += 16) {
     unsigned queries[kTilesOfRows][4];
@@ -62,18 +62,18 @@ __device__ __forceinline__ void multiply_queries(float (&scores)[kTilesOfRows][k
       const unsigned second[2] = {keys[2], keys[3]};
 #pragma unroll
       for (int m = 0; m < kTilesOfRows; ++m) {
-        simt::multiply_accumulate(scores[m][n], queries[m], first, scores[m][n]);
-        simt::multiply_accumulate(scores[m][n + 1], queries[m], second, scores[m][n + 1]);
+        simt::multiply_accumulate<T>(scores[m][n], queries[m], first, scores[m][n]);
+        simt::multiply_accumulate<T>(scores[m][n + 1], queries[m], second, scores[m][n + 1]);
       }
     }
   }
 }
 
 // output += weights values
-template <int kHeadDim, int kTilesOfRows, int kSteps>
+template <int kHeadDim, int kTilesOfRows, int kSteps, typename T>
 __device__ __forceinline__ void multiply_weights(float (&output)[kTilesOfRows][kHeadDim / 8][4],
                                                  const unsigned (&weights)[kTilesOfRows][kSteps][4],
-                                                 const bf16* v_tile) {
+                                                 const T* v_tile) {
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
@@ -84,8 +84,8 @@ __device__ __forceinline__ void multiply_weights(float (&output)[kTilesOfRows][k
       const unsigned second[2] = {values[2], values[3]};
 #pragma unroll
       for (int m = 0; m < kTilesOfRows; ++m) {
-        simt::multiply_accumulate(output[m][n], weights[m][step], first, output[m][n]);
-        simt::multiply_accumulate(output[m][n + 1], weights[m][step], second, output[m][n + 1]);
+        simt::multiply_accumulate<T>(output[m][n], weights[m][step], first, output[m][n]);
+        simt::multiply_accumulate<T>(output[m][n + 1], weights[m][step], second, output[m][n + 1]);
       }
     }
   }

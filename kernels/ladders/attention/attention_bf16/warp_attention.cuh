@@ -269,9 +269,9 @@ class OnlineSoftmaxOf {
 
 using OnlineSoftmax = OnlineSoftmaxOf<kRowTiles>;
 
-// Weights in bf16. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what
+// Weights rounded to T. The accumulators of two neighbouring tiles of 8 keys are, lane by lane, what
 // mma.sync takes from the left for these 16 keys: no lane needs another's.
-template <int kTilesOfRows, int kSteps, int kTiles>
+template <typename T = bf16, int kTilesOfRows, int kSteps, int kTiles>
 __device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][kSteps][4],
                                              const float (&scores)[kTilesOfRows][kTiles][4]) {
 #pragma unroll
@@ -281,23 +281,24 @@ __device__ __forceinline__ void pack_weights(unsigned (&weights)[kTilesOfRows][k
 #pragma unroll
       for (int part = 0; part < 4; ++part) {
         const float* const pair = &scores[m][2 * step + part / 2][part % 2 * 2];
-        weights[m][step][part] = simt::pack_bf16(pair[0], pair[1]);
+        weights[m][step][part] = simt::pack_pair<T>(pair[0], pair[1]);
       }
     }
   }
 }
 
 // Stores two neighbours of a row.
-__device__ __forceinline__ void store_pair(bf16* target, float left, float right) {
-  simt::stg(reinterpret_cast<unsigned*>(target), simt::pack_bf16(left, right));
+template <typename T>
+__device__ __forceinline__ void store_pair(T* target, float left, float right) {
+  simt::stg(reinterpret_cast<unsigned*>(target), simt::pack_pair<T>(left, right));
 }
 __device__ __forceinline__ void store_pair(float* target, float left, float right) {
   simt::stg(reinterpret_cast<simt::Pack<float, 2>*>(target), {left, right});
 }
 
 // Divides by the sums and stores o, two elements at once, and lse. kMayBeWide: whether wide_o is asked for.
-template <int kHeadDim, bool kMayBeWide = false, int kTilesOfRows>
-__device__ __forceinline__ void store_rows(const Problem& problem, const BlockSite& site,
+template <int kHeadDim, bool kMayBeWide = false, typename T, int kTilesOfRows>
+__device__ __forceinline__ void store_rows(const ProblemOf<T>& problem, const BlockSite& site,
                                            const float (&output)[kTilesOfRows][kHeadDim / 8][4],
                                            const OnlineSoftmaxOf<kTilesOfRows>& softmax) {
   const Shape& shape = problem.shape;
@@ -334,15 +335,15 @@ __device__ __forceinline__ void store_rows(const Problem& problem, const BlockSi
 }
 
 // The launch of rungs 1 to 3; `rows` of tiles are in shared memory.
-template <int kHeadDim>
-simt::Config launch_of(const Problem& problem, const simt::Queue& queue, const char* name,
+template <int kHeadDim, typename T>
+simt::Config launch_of(const ProblemOf<T>& problem, const simt::Queue& queue, const char* name,
                        std::size_t rows) {
   const Shape& shape = problem.shape;
   return {.name = name,
           .grid = {.x = simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kQueries),
                    .y = static_cast<unsigned>(shape.heads())},
           .block = {.x = kThreads},
-          .shared_bytes = rows * kHeadDim * sizeof(bf16),
+          .shared_bytes = rows * kHeadDim * sizeof(T),
           .queue = queue};
 }
 

@@ -104,11 +104,13 @@ void wait_for_boxes(std::uint32_t pending, SourceLine place);
 enum class Element : std::uint8_t {
   /// @brief 16 elements along the depth.
   kBf16,
+  /// @brief As many of half.
+  kF16,
   /// @brief 32 elements along the depth, as many bytes.
   kE4m3,
 };
 
-/// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16, or m64nNk32 of e4m3, with sums in float.
+/// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16 or half, or m64nNk32 of e4m3, with sums in float.
 struct Product {
   /// @brief The lane's N / 2 sums.
   float* sums;

@@ -30,17 +30,22 @@ bool is_same(const Product& left, const Product& right) {
          (left.left == nullptr) == (right.left == nullptr);
 }
 
-float to_float(std::uint32_t bits) { return std::bit_cast<float>(bits << 16); }
+// An element of 16 bits.
+float to_float(std::uint32_t bits, Element element) {
+  return element == Element::kF16
+             ? static_cast<float>(half::from_bits(static_cast<std::uint16_t>(bits)))
+             : std::bit_cast<float>(bits << 16);
+}
 
 // Element (row, depth) of a warp's 16 x 16 quarter of a, from registers as mma.sync has them.
-std::vector<float> matrix_of(const std::array<std::array<unsigned, 4>, 32>& left) {
+std::vector<float> matrix_of(const std::array<std::array<unsigned, 4>, 32>& left, Element element) {
   std::vector<float> matrix(std::size_t{kRows} * kDepth);
   for (std::size_t lane = 0; lane < kLanes; ++lane) {
     for (std::size_t part = 0; part < 4; ++part) {
       const std::size_t row = lane / 4 + part % 2 * 8;
       const std::size_t depth = lane % 4 * 2 + part / 2 * 8;
-      matrix[row * kDepth + depth] = to_float(left[lane][part] & 0xffffU);
-      matrix[row * kDepth + depth + 1] = to_float(left[lane][part] >> 16);
+      matrix[row * kDepth + depth] = to_float(left[lane][part] & 0xffffU, element);
+      matrix[row * kDepth + depth + 1] = to_float(left[lane][part] >> 16, element);
     }
   }
   return matrix;
@@ -51,8 +56,8 @@ std::vector<float> values_of(const std::vector<std::uint16_t>& words, Element el
   std::vector<float> values;
   values.reserve(2 * words.size());
   for (const std::uint16_t word : words) {
-    if (element == Element::kBf16) {
-      values.push_back(to_float(word));
+    if (element != Element::kE4m3) {
+      values.push_back(to_float(word, element));
       continue;
     }
     for (const int shift : {0, 8}) {
@@ -258,7 +263,7 @@ void Units::add(const ProductInFlight& flight) {
   const auto quarter = static_cast<std::uint32_t>(warp() % kWarps) * kRows;
   const std::vector<float> a =
       product.left != nullptr
-          ? matrix_of(flight.left)
+          ? matrix_of(flight.left, flight.product.element)
           : values_of(gather_matrix(product.a, product.a_major, quarter, kRows), product.element);
   const std::vector<float> b =
       values_of(gather_matrix(product.b, product.b_major, 0, product.columns), product.element);

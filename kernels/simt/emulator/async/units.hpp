@@ -11,7 +11,7 @@
 /// Blind spots: the lanes of a warp count as one, and accesses of less than 4 bytes are not ordered among
 /// themselves; an arrival is taken to show all that its warp has written, to other blocks, too, and a
 /// fence of a warp's lane to be all lanes' fence; one order of arrival is tried; what the compiler moves
-/// (reads of sums before a wait) is not seen; products of bf16 with sums in float, boxes as wide as their
+/// (reads of sums before a wait) is not seen; products of bf16 and half with sums in float, boxes as wide as their
 /// swizzle and descriptors without a base offset are all there are; no reductions by TMA, no loads from
 /// other blocks' memory; `__shared__` variables are refused in clusters; the traffic of engines in shared
 /// memory is not counted; registers are those of a block that has a multiprocessor for itself.

@@ -67,8 +67,8 @@ __device__ __forceinline__ void fetch(const Maps& maps, Shared<kHeadDim>& shared
 
 // Loads lse and delta of all queries; a warp calls it. Behind the sequence, lse is infinite: weights
 // are zeros there.
-template <int kHeadDim>
-__device__ __forceinline__ void load_statistics(const OrderedProblem& problem,
+template <int kHeadDim, typename T>
+__device__ __forceinline__ void load_statistics(const OrderedProblemOf<T>& problem,
                                                 Shared<kHeadDim>& shared, const KeyBlock& keys) {
   constexpr int kOwn = kQueries / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -158,11 +158,12 @@ __device__ __forceinline__ bool has_negative(const TileWeights& values) {
 }
 
 // A multiplying warpgroup: d_k and d_v of its 64 keys, and its quarter of each step's d_q.
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 class Multiplier {
  public:
-  __device__ __forceinline__ Multiplier(const OrderedProblem& problem, Shared<kHeadDim>& shared,
-                                        const KeyBlock& keys, int warpgroup)
+  __device__ __forceinline__ Multiplier(const OrderedProblemOf<T>& problem,
+                                        Shared<kHeadDim>& shared, const KeyBlock& keys,
+                                        int warpgroup)
       : problem_(problem), shared_(shared), keys_(keys), warpgroup_(warpgroup) {}
 
   __device__ __forceinline__ void run() {
@@ -170,7 +171,7 @@ class Multiplier {
     hold_in_place(flat(d_v_));
     wait_for(shared_.keys_are_full, 0);
     wait_for(shared_.are_full[0], 0);
-    begin_scores(scores_, shared_.k, warpgroup_ * kOwnKeys, shared_.q[0]);
+    begin_scores<T>(scores_, shared_.k, warpgroup_ * kOwnKeys, shared_.q[0]);
     const int last = keys_.steps() - 1;
     for (int step = 0; step < last; ++step) {
       take_step<false>(step);
@@ -192,7 +193,7 @@ class Multiplier {
   template <bool is_last>
   __device__ __forceinline__ void take_step(int step) {
     const int stage_at = at_.stage;
-    begin_scores(gradients_, shared_.v, warpgroup_ * kOwnKeys, shared_.d_o[stage_at]);
+    begin_scores<T>(gradients_, shared_.v, warpgroup_ * kOwnKeys, shared_.d_o[stage_at]);
     wait_for_products<1>();  // the scores
     hold_in_place(flat(scores_));
     weigh_step(step, stage_at);
@@ -201,20 +202,20 @@ class Multiplier {
     synchronise_warpgroup(kFirstOwnName + warpgroup_);  // without it, others' weights are missing
     wait_for_products<0>();
     hold_in_place(flat(gradients_));
-    begin_sums(d_v_, weights, shared_.d_o[stage_at]);
+    begin_sums<T>(d_v_, weights, shared_.d_o[stage_at]);
     differentiate_weights(gradients_, scores_, shared_.delta[stage_at]);
     auto& d_s = shared_.d_s[step % 2];
     stage(d_s[warpgroup_], gradients_);
     // Without it, products read what others have not stored yet.
     wait_at_named<kMultipliers * kWarpgroup>(kMultipliersName);
-    begin_sums(d_k_, d_s[warpgroup_], shared_.q[stage_at]);
-    begin_d_q(d_q_, d_s, shared_.k, warpgroup_);
+    begin_sums<T>(d_k_, d_s[warpgroup_], shared_.q[stage_at]);
+    begin_d_q<T>(d_q_, d_s, shared_.k, warpgroup_);
     at_.advance();
     if constexpr (is_last) {
       wait_for_products<0>();
     } else {
       wait_for(shared_.are_full[at_.stage], at_.parity);
-      begin_scores(scores_, shared_.k, warpgroup_ * kOwnKeys, shared_.q[at_.stage]);
+      begin_scores<T>(scores_, shared_.k, warpgroup_ * kOwnKeys, shared_.q[at_.stage]);
       wait_for_products<1>();  // d_v, d_k and d_q
     }
     hold_in_place(flat(d_q_));
@@ -234,7 +235,7 @@ class Multiplier {
   // weights, but only who has all of them can tell.
   __device__ __forceinline__ static bool stage(StagedWeights& staged, const TileScores& values) {
     TileWeights packed;
-    attention_bf16::pack_weights(packed, values);
+    attention_bf16::pack_weights<T>(packed, values);
     stage_packed<1>(reinterpret_cast<StagedBoxes<1>&>(staged), packed[0]);
     show_to_tma();
     return has_negative(packed);
@@ -253,7 +254,7 @@ class Multiplier {
     release(shared_.d_q_is_full);
   }
 
-  const OrderedProblem& problem_;
+  const OrderedProblemOf<T>& problem_;
   Shared<kHeadDim>& shared_;
   const KeyBlock& keys_;
   int warpgroup_;
@@ -265,12 +266,13 @@ class Multiplier {
   float d_q_[1][kQuads][4];
 };
 
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 __global__ void __launch_bounds__(kBlockThreads, 1)
     one_kernel_kernel(const __grid_constant__ TensorMap q_map,
                       const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map,
-                      const __grid_constant__ TensorMap d_o_map, const OrderedProblem problem) {
+                      const __grid_constant__ TensorMap d_o_map,
+                      const OrderedProblemOf<T> problem) {
   auto& shared = aligned_shared<Shared<kHeadDim>>();
   if (threadIdx.x == 0) {
     shared.init();
@@ -282,7 +284,7 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
   const int warpgroup = warpgroup_index();
   if (warpgroup < kMultipliers) {
     take_registers<kMultiplierRegisters>();
-    Multiplier<kHeadDim>(problem, shared, keys, warpgroup).run();
+    Multiplier<kHeadDim, T>(problem, shared, keys, warpgroup).run();
     return;
   }
   give_registers<kHelperRegisters>();
@@ -304,15 +306,15 @@ __global__ void clear_kernel(unsigned* __restrict__ turns, std::size_t count) {
   }
 }
 
-template <int kHeadDim>
-void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
+template <int kHeadDim, typename T>
+void launch_one(const OrderedProblemOf<T>& problem, const simt::Queue& queue) {
   const Shape& shape = problem.shape;
   const int heads = shape.kv_heads * shape.group;
-  const auto describe_heads = [&](const simt::bf16* rows, int of_sequence, int box_rows) {
+  const auto describe_heads = [&](const T* rows, int of_sequence, int box_rows) {
     return attention_bf16::describe_heads(shape, rows, of_sequence, box_rows);
   };
   const unsigned blocks = simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kKeys);
-  simt::launch(one_kernel_kernel<kHeadDim>,
+  simt::launch(one_kernel_kernel<kHeadDim, T>,
                {.name = "one_kernel",
                 .grid = {.x = blocks * static_cast<unsigned>(shape.batch * shape.kv_heads)},
                 .block = {.x = kBlockThreads},
@@ -322,7 +324,7 @@ void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
                describe_heads(problem.k, shape.kv_heads, kKeys),
                describe_heads(problem.v, shape.kv_heads, kKeys),
                describe_heads(problem.d_o, heads, kQueries), problem);
-  simt::launch(round_kernel<kHeadDim>,
+  simt::launch(round_kernel<kHeadDim, T>,
                {.name = "round",
                 .grid = {.x = static_cast<unsigned>(one_kernel_tiles(shape))},
                 .block = {.x = kBoxes<kHeadDim> * kWarpgroup},
@@ -330,10 +332,8 @@ void launch_one(const OrderedProblem& problem, const simt::Queue& queue) {
                problem);
 }
 
-}  // namespace
-
-template <>
-void one_kernel<simt::kExecutor>(const OrderedProblem& problem, const simt::Queue& queue) {
+template <typename T>
+void launch_all(const OrderedProblemOf<T>& problem, const simt::Queue& queue) {
   expect_hopper("rung 1 runs on any GPU since the A100");
   launch_delta(problem, queue);
   const std::size_t turns = turns_of(problem.shape);
@@ -348,6 +348,19 @@ void one_kernel<simt::kExecutor>(const OrderedProblem& problem, const simt::Queu
   } else {
     launch_one<128>(problem, queue);
   }
+}
+
+}  // namespace
+
+template <>
+void one_kernel<simt::kExecutor>(const OrderedProblem& problem, const simt::Queue& queue) {
+  launch_all(problem, queue);
+}
+
+template <>
+void one_kernel_f16<simt::kExecutor>(const OrderedProblemOf<simt::half>& problem,
+                                     const simt::Queue& queue) {
+  launch_all(problem, queue);
 }
 
 }  // namespace ultra::kernels::attention_backward_bf16

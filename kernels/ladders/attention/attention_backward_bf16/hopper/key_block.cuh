@@ -120,7 +120,7 @@ struct KeyBlock {
 };
 
 // Begins scores = keys queries^T, as one group: 64 keys from `first_row` on.
-template <int kTiles, int boxes, int kKeyUnits, int kQueryUnits>
+template <typename T, int kTiles, int boxes, int kKeyUnits, int kQueryUnits>
 __device__ __forceinline__ void begin_scores(float (&scores)[1][kTiles][4],
                                              const uint4 (&keys)[boxes][kKeyUnits], int first_row,
                                              const uint4 (&queries)[boxes][kQueryUnits]) {
@@ -131,7 +131,7 @@ __device__ __forceinline__ void begin_scores(float (&scores)[1][kTiles][4],
     const unsigned long long right = describe(queries[box]);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      multiply_async(flat(scores)[0], left + 2 * step, right + 2 * step, box + step > 0);
+      multiply_async<T>(flat(scores)[0], left + 2 * step, right + 2 * step, box + step > 0);
     }
   }
   commit_products();
@@ -139,7 +139,7 @@ __device__ __forceinline__ void begin_scores(float (&scores)[1][kTiles][4],
 
 // Begins sums += weights rows, as one group: a row of queries or of their gradients for each column
 // of the weights.
-template <int kColumnTiles, int boxes, int kUnits>
+template <typename T, int kColumnTiles, int boxes, int kUnits>
 __device__ __forceinline__ void begin_sums(float (&sums)[1][kColumnTiles][4],
                                            const StagedWeights& weights,
                                            const uint4 (&rows)[boxes][kUnits]) {
@@ -148,14 +148,14 @@ __device__ __forceinline__ void begin_sums(float (&sums)[1][kColumnTiles][4],
   const unsigned long long right = describe_by_depth(rows[0], sizeof rows[0]);
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    multiply_rows_async(flat(sums)[0], left + 2 * step, right + step * kNextDepth);
+    multiply_rows_async<T>(flat(sums)[0], left + 2 * step, right + step * kNextDepth);
   }
   commit_products();
 }
 
 // Begins a warpgroup's d_q [64, 64] = transpose(d_s) keys, as one group. Of rows of 128, it has one half
 // of the columns, over all keys; of rows of 64, all of them, over its own keys.
-template <int boxes>
+template <typename T, int boxes>
 __device__ __forceinline__ void begin_d_q(float (&d_q)[1][kQuads][4],
                                           const StagedWeights (&d_s)[kMultipliers],
                                           const uint4 (&k)[boxes][kKeys * kRowUnits],
@@ -171,8 +171,8 @@ __device__ __forceinline__ void begin_d_q(float (&d_q)[1][kQuads][4],
         describe_by_depth(columns + part * kOwnKeys * kRowUnits, sizeof k[0]);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      multiply_by_depth_async(flat(d_q)[0], left + step * kNextDepth, right + step * kNextDepth,
-                              i + step > 0);
+      multiply_by_depth_async<T>(flat(d_q)[0], left + step * kNextDepth, right + step * kNextDepth,
+                                 i + step > 0);
     }
   }
   commit_products();

@@ -58,9 +58,9 @@ __device__ __forceinline__ void add_d_q(const Shared<kHeadDim>& shared, float4* 
 }
 
 // The writers' work: d_q of all steps.
-template <int kHeadDim>
-__device__ __forceinline__ void write_d_q(const OrderedProblem& problem, Shared<kHeadDim>& shared,
-                                          const KeyBlock& keys, int own) {
+template <int kHeadDim, typename T>
+__device__ __forceinline__ void write_d_q(const OrderedProblemOf<T>& problem,
+                                          Shared<kHeadDim>& shared, const KeyBlock& keys, int own) {
   unsigned parity = 0;
   for (int step = 0; step < keys.steps(); ++step) {
     const QueryTile at = keys.at(step);
@@ -88,9 +88,9 @@ __device__ __forceinline__ void write_d_q(const OrderedProblem& problem, Shared<
 
 // Rounds a tile's sums, a block for each tile of queries and a thread for what one multiplying thread
 // has had: two elements of each of two rows in each quad.
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 __global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
-    round_kernel(const OrderedProblem problem) {
+    round_kernel(const OrderedProblemOf<T> problem) {
   const Shape& shape = problem.shape;
   const int tiles = (shape.seq_len + kQueries - 1) / kQueries;
   const int head = static_cast<int>(blockIdx.x) / tiles;
@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(kBoxes<kHeadDim>* kWarpgroup)
         const float left = half == 0 ? own[quad].x : own[quad].z;
         const float right = half == 0 ? own[quad].y : own[quad].w;
         simt::stg(reinterpret_cast<unsigned*>(&problem.d_q[place + column]),
-                  simt::pack_bf16(left * shape.scale, right * shape.scale));
+                  simt::pack_pair<T>(left * shape.scale, right * shape.scale));
       }
     }
   }

@@ -17,26 +17,37 @@
 namespace ultra::kernels::attention_bf16 {
 namespace {
 
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
     ping_pong_kernel(const __grid_constant__ TensorMap q_map,
                      const __grid_constant__ TensorMap k_map,
-                     const __grid_constant__ TensorMap v_map, const Problem problem) {
+                     const __grid_constant__ TensorMap v_map, const ProblemOf<T> problem) {
   attend_block<kHeadDim>({q_map, k_map, v_map}, problem, [](int warpgroup) {
     return TakingTurns<kConsumers<kHeadDim>>(warpgroup);
   });
+}
+
+template <typename T>
+void launch_ping_pong(const ProblemOf<T>& problem, const simt::Queue& queue) {
+  expect_hopper("rungs 1 to 3 run on any GPU since the A100");
+  if (problem.shape.head_dim <= 64) {
+    launch_attention<64>("ping_pong", ping_pong_kernel<64, T>, problem, queue);
+  } else {
+    launch_attention<128>("ping_pong", ping_pong_kernel<128, T>, problem, queue);
+  }
 }
 
 }  // namespace
 
 template <>
 void ping_pong<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
-  expect_hopper("rungs 1 to 3 run on any GPU since the A100");
-  if (problem.shape.head_dim <= 64) {
-    launch_attention<64>("ping_pong", ping_pong_kernel<64>, problem, queue);
-  } else {
-    launch_attention<128>("ping_pong", ping_pong_kernel<128>, problem, queue);
-  }
+  launch_ping_pong(problem, queue);
+}
+
+template <>
+void ping_pong_f16<simt::kExecutor>(const ProblemOf<simt::half>& problem,
+                                    const simt::Queue& queue) {
+  launch_ping_pong(problem, queue);
 }
 
 }  // namespace ultra::kernels::attention_bf16

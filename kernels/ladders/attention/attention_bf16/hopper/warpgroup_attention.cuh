@@ -115,7 +115,7 @@ __device__ __forceinline__ auto flat(float (&sums)[1][kTiles][4]) -> float (&)[1
 }
 
 // Begins scores = queries keys^T, as one group. Along a row, 16 elements are 32 bytes.
-template <int kBoxes, int kQueryUnits, int kKeyUnits>
+template <typename T, int kBoxes, int kQueryUnits, int kKeyUnits>
 __device__ __forceinline__ void begin_scores(TileScores& scores,
                                              const uint4 (&q)[kBoxes][kQueryUnits], int first_row,
                                              const uint4 (&k)[kBoxes][kKeyUnits]) {
@@ -126,14 +126,14 @@ __device__ __forceinline__ void begin_scores(TileScores& scores,
     const unsigned long long keys = describe(k[box]);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      multiply_async(flat(scores)[0], queries + 2 * step, keys + 2 * step, box + step > 0);
+      multiply_async<T>(flat(scores)[0], queries + 2 * step, keys + 2 * step, box + step > 0);
     }
   }
   commit_products();
 }
 
 // Begins output += weights values, as one group.
-template <int kColumnTiles, int kBoxes, int kUnits>
+template <typename T, int kColumnTiles, int kBoxes, int kUnits>
 __device__ __forceinline__ void begin_output(float (&output)[1][kColumnTiles][4],
                                              const TileWeights& weights,
                                              const uint4 (&v)[kBoxes][kUnits]) {
@@ -141,7 +141,7 @@ __device__ __forceinline__ void begin_output(float (&output)[1][kColumnTiles][4]
   const unsigned long long values = describe_by_depth(v[0], sizeof v[0]);
 #pragma unroll
   for (int step = 0; step < kTileKeys / kDepth; ++step) {
-    multiply_async(flat(output)[0], weights[0][step], values + step * kNextDepth);
+    multiply_async<T>(flat(output)[0], weights[0][step], values + step * kNextDepth);
   }
   commit_products();
 }
@@ -158,8 +158,8 @@ struct Progress {
 // A multiplying warpgroup's work: all tiles of keys and values for its 64 queries. It begins its
 // products of a tile between turns.wait() and turns.pass(). It calls end.release_queries() when it
 // has read its queries for the last time, and end.store() with what it has computed.
-template <int kHeadDim, typename Turns, typename End>
-__device__ __forceinline__ void attend(const Problem& problem, const BlockSite& site,
+template <int kHeadDim, typename T, typename Turns, typename End>
+__device__ __forceinline__ void attend(const ProblemOf<T>& problem, const BlockSite& site,
                                        Shared<kHeadDim>& shared, Progress<kHeadDim>& progress,
                                        int warpgroup, const Turns& turns, const End& end) {
   const Shape& shape = problem.shape;
@@ -183,21 +183,21 @@ __device__ __forceinline__ void attend(const Problem& problem, const BlockSite& 
   wait_for(shared.q_is_full, progress.q_parity);
   progress.q_parity ^= 1U;
   wait_for(k.are_full[k_at.stage], k_at.parity);
-  begin_scores(scores, shared.q, first_row, k.tiles[k_at.stage]);
+  begin_scores<T>(scores, shared.q, first_row, k.tiles[k_at.stage]);
   wait_for_products<0>();
   hold_in_place(flat(scores));
   release(k.are_empty[k_at.stage]);
   k_at.advance();
   mask_tile(0);
   softmax.weigh(scores, factor, shrink);  // output is zeros: nothing to shrink
-  pack_weights(weights, scores);
+  pack_weights<T>(weights, scores);
   hold_in_place(flat(output));
   for (int key = kTileKeys; key < site.most_keys; key += kTileKeys) {
     wait_for(k.are_full[k_at.stage], k_at.parity);
     turns.wait();
-    begin_scores(scores, shared.q, first_row, k.tiles[k_at.stage]);
+    begin_scores<T>(scores, shared.q, first_row, k.tiles[k_at.stage]);
     wait_for(v.are_full[v_at.stage], v_at.parity);
-    begin_output(output, weights, v.tiles[v_at.stage]);  // of the tile before
+    begin_output<T>(output, weights, v.tiles[v_at.stage]);  // of the tile before
     turns.pass();
     wait_for_products<1>();  // the scores
     hold_in_place(flat(scores));
@@ -212,11 +212,11 @@ __device__ __forceinline__ void attend(const Problem& problem, const BlockSite& 
     release(v.are_empty[v_at.stage]);
     v_at.advance();
     OnlineSoftmaxOf<1>::shrink_rows(output, shrink);
-    pack_weights(weights, scores);
+    pack_weights<T>(weights, scores);
   }
   end.release_queries();
   wait_for(v.are_full[v_at.stage], v_at.parity);
-  begin_output(output, weights, v.tiles[v_at.stage]);
+  begin_output<T>(output, weights, v.tiles[v_at.stage]);
   wait_for_products<0>();
   hold_in_place(flat(output));
   hold_in_place(weights[0]);
@@ -227,9 +227,9 @@ __device__ __forceinline__ void attend(const Problem& problem, const BlockSite& 
 
 // The end of a block that has one tile of queries: nobody waits for its queries' place, and o leaves
 // from registers.
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 struct StoreFromRegisters {
-  const Problem& problem;
+  const ProblemOf<T>& problem;
   const BlockSite& site;
 
   __device__ __forceinline__ void release_queries() const {}
@@ -249,8 +249,8 @@ struct Maps {
 
 // A block's work. kHeadDim: the tiles' columns; those from head_dim on hold zeros.
 // turns_of(warpgroup) says when a multiplying warpgroup may begin its products.
-template <int kHeadDim, typename TurnsOf>
-__device__ __forceinline__ void attend_block(const Maps& maps, const Problem& problem,
+template <int kHeadDim, typename T, typename TurnsOf>
+__device__ __forceinline__ void attend_block(const Maps& maps, const ProblemOf<T>& problem,
                                              const TurnsOf& turns_of) {
   auto& shared = aligned_shared<Shared<kHeadDim>>();
   const BlockSite site = site_of_block<kQueryRows<kHeadDim>>(problem.shape);
@@ -266,7 +266,7 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
     turns.begin();
     Progress<kHeadDim> progress;
     attend<kHeadDim>(problem, site, shared, progress, warpgroup, turns,
-                     StoreFromRegisters<kHeadDim>{problem, site});
+                     StoreFromRegisters<kHeadDim, T>{problem, site});
     turns.end();
     return;
   }
@@ -285,16 +285,17 @@ __device__ __forceinline__ void attend_block(const Maps& maps, const Problem& pr
 }
 
 // The rows of `heads` heads in each sequence, as TMA hears of them.
-inline TensorMap describe_heads(const Shape& shape, const bf16* rows, int heads, int box_rows) {
+inline TensorMap describe_heads(const Shape& shape, const void* rows, int heads, int box_rows) {
   return hopper::describe_heads(
       rows, {shape.batch, heads, shape.seq_len, shape.head_dim, shape.tokens_first}, box_rows);
 }
 
 // A kernel that takes the three maps and the problem.
-using Kernel = void (*)(TensorMap, TensorMap, TensorMap, Problem);
+template <typename T>
+using Kernel = void (*)(TensorMap, TensorMap, TensorMap, ProblemOf<T>);
 
-template <int kHeadDim>
-void launch_attention(const char* name, Kernel kernel, const Problem& problem,
+template <int kHeadDim, typename T>
+void launch_attention(const char* name, Kernel<T> kernel, const ProblemOf<T>& problem,
                       const simt::Queue& queue) {
   const Shape& shape = problem.shape;
   const int heads = shape.kv_heads * shape.group;

@@ -140,10 +140,21 @@ TEST_F(KernelBackendTest, AttentionOfPackedDocumentsEqualsTheCpus) {
 }
 
 TEST_F(KernelBackendTest, AttentionInPartsEqualsTheCpus) {
-  for (const std::size_t head_dim : {std::size_t{24}, std::size_t{128}}) {
-    check_attention(DType::kBF16, random.between(130, 300),
-                    random.pick({std::size_t{1}, std::size_t{2}}), head_dim,
-                    random.pick({std::size_t{0}, std::size_t{20}}), AttentionSums::kWide);
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const std::size_t head_dim : {std::size_t{24}, std::size_t{128}}) {
+      check_attention(dtype, random.between(130, 300),
+                      random.pick({std::size_t{1}, std::size_t{2}}), head_dim,
+                      random.pick({std::size_t{0}, std::size_t{20}}), AttentionSums::kWide);
+    }
+  }
+}
+
+TEST_F(KernelBackendTest, AttentionOfLongRowsEqualsTheCpus) {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const std::size_t head_dim : {std::size_t{64}, std::size_t{128}}) {
+      check_attention(dtype, random.between(130, 300),
+                      random.pick({std::size_t{1}, std::size_t{2}}), head_dim);
+    }
   }
 }
 

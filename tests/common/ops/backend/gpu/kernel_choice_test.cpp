@@ -151,11 +151,14 @@ TEST_F(ChooseTest, AttentionGoesByHeadsTypesAndLengths) {
   EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 64, 64, 6), AttentionWay::kPlain);
   EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 64, 64, 132), AttentionWay::kPlain);
   EXPECT_EQ(attention(emulated, DType::kF64, DType::kF64, 64, 64, 64), AttentionWay::kPlain);
-  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kBF16, 64, 64, 8), AttentionWay::kLadderBf16);
+  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kBF16, 64, 64, 8), AttentionWay::kLadderHalf);
   EXPECT_EQ(attention(emulated, DType::kBF16, DType::kBF16, 64, 64, 12), AttentionWay::kPlain);
-  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kF32, 64, 64, 8), AttentionWay::kLadderBf16);
-  EXPECT_EQ(attention(emulated, DType::kF16, DType::kF32, 64, 64, 8), AttentionWay::kPlain);
-  EXPECT_EQ(attention(hopper, DType::kBF16, DType::kBF16, 64, 64, 8), AttentionWay::kHopperBf16);
+  EXPECT_EQ(attention(emulated, DType::kBF16, DType::kF32, 64, 64, 8), AttentionWay::kLadderHalf);
+  EXPECT_EQ(attention(emulated, DType::kF16, DType::kF16, 64, 64, 8), AttentionWay::kLadderHalf);
+  EXPECT_EQ(attention(emulated, DType::kF16, DType::kF32, 64, 64, 8), AttentionWay::kLadderHalf);
+  EXPECT_EQ(attention(emulated, DType::kF16, DType::kBF16, 64, 64, 8), AttentionWay::kPlain);
+  EXPECT_EQ(attention(hopper, DType::kF16, DType::kF16, 64, 64, 8), AttentionWay::kHopperHalf);
+  EXPECT_EQ(attention(hopper, DType::kBF16, DType::kBF16, 64, 64, 8), AttentionWay::kHopperHalf);
   EXPECT_EQ(attention(hopper, DType::kF32, DType::kF32, 64, 64, 8), AttentionWay::kLadderF32);
   number(63, 63, 0);
   EXPECT_EQ(attention(emulated, DType::kF32, DType::kF32, 63, 63, 4), AttentionWay::kPlain);
