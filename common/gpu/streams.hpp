@@ -6,6 +6,7 @@
 /// beside each other unless one waits for an event of the other. Where the host itself waits, that is
 /// counted, because within a training step it must not.
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -56,6 +57,10 @@ struct StreamSlice {
   double end_seconds;          ///< on std::chrono::steady_clock
 };
 
+/// Multiprocessors that computing leaves to communication that runs beside it, of kernels whose blocks stay
+/// until all is done: as many as Transformer Engine gives to communication that overlaps a product (num_sm).
+inline constexpr unsigned kMultiprocessorsOfCommunication = 16;
+
 /// @brief The streams of one rank's device. All members may be called from several threads.
 class Streams {
  public:
@@ -96,6 +101,10 @@ class Streams {
   /// @brief Where kernels are launched; makes the device the calling thread's current one.
   [[nodiscard]] virtual simt::Queue queue(StreamRole role) = 0;
 
+  /// @brief What queue() tells kernels whose blocks stay until all is done: multiprocessors that they leave
+  /// to others; 0 at first.
+  void leave_multiprocessors(unsigned count) { left_multiprocessors_ = count; }
+
   /// @brief Puts a copy of `bytes` bytes into the stream and returns.
   /// @pre The host's side is pinned memory (Runtime::allocate_pinned, Device::host()) and is left
   /// alone until an event after the copy has been reached. Called between uses() and done(), or in
@@ -134,6 +143,13 @@ class Streams {
 
   /// @brief Hands operations that have ended to the listener; call it when the step has ended.
   virtual void report_slices() = 0;
+
+ protected:
+  /// @brief What leave_multiprocessors() was told.
+  [[nodiscard]] unsigned left_multiprocessors() const { return left_multiprocessors_; }
+
+ private:
+  std::atomic<unsigned> left_multiprocessors_ = 0;
 };
 
 /// @brief One operation of a stream: announces what it touches, gives the queue for its kernels, and

@@ -6,6 +6,7 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 
+#include <algorithm>
 #include <string>
 
 #include "kernels/simt/error.hpp"
@@ -90,8 +91,9 @@ TensorMap describe_heads(const void* first, const HeadMatrices& of, int box_rows
   return describe_matrices(first, of, box_rows, 4);
 }
 
-unsigned count_multiprocessors() {
-  return static_cast<unsigned>(attribute(cudaDevAttrMultiProcessorCount));
+unsigned count_multiprocessors(const simt::Queue& queue) {
+  const auto all = static_cast<unsigned>(attribute(cudaDevAttrMultiProcessorCount));
+  return all - std::min(queue.spare_multiprocessors, all / 4);
 }
 
 }  // namespace ultra::kernels::hopper

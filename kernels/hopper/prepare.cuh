@@ -67,14 +67,15 @@ void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
   simt::launch(kernel, config, std::forward<Arguments>(arguments)...);
 }
 
-/// @brief Multiprocessors of the current GPU.
+/// @brief Multiprocessors of the current GPU, without those that the queue spares: a quarter at most.
 /// @throws simt::SimtError
-[[nodiscard]] unsigned count_multiprocessors();
+[[nodiscard]] unsigned count_multiprocessors(const simt::Queue& queue = {});
 
 }  // namespace ultra::kernels::hopper
 
 #else
 
+#include <algorithm>
 #include <cstddef>
 #include <tuple>
 #include <utility>
@@ -136,8 +137,11 @@ void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
       executor, blocks);
 }
 
-/// @brief Multiprocessors of the emulated GPU.
-[[nodiscard]] inline unsigned count_multiprocessors() { return simt::emulator::kMultiprocessors; }
+/// @brief Multiprocessors of the emulated GPU, without those that the queue spares: a quarter at most.
+[[nodiscard]] inline unsigned count_multiprocessors(const simt::Queue& queue = {}) {
+  constexpr unsigned kAll = simt::emulator::kMultiprocessors;
+  return kAll - std::min(queue.spare_multiprocessors, kAll / 4);
+}
 
 }  // namespace
 }  // namespace ultra::kernels::hopper

@@ -1,6 +1,6 @@
 #pragma once
 /// @file
-/// A warpgroup's sums on their way to global memory through TMA: rounded to bf16 into boxes of
+/// A warpgroup's sums on their way to global memory through TMA: rounded to bf16 or half into boxes of
 /// shared memory, from which the copy engine stores them while the warpgroup goes on.
 
 #include "kernels/hopper/store_matrix.cuh"
@@ -13,7 +13,7 @@ namespace {
 template <int boxes>
 using StagedBoxes = uint4[boxes][kRows * kRowUnits];
 
-/// @brief Sums [64, 16 steps] rounded to bf16, as store_matrices() and wgmma's left factors in
+/// @brief Sums [64, 16 steps] rounded, as store_matrices() and wgmma's left factors in
 /// registers have them.
 template <int steps>
 using PackedSums = unsigned[steps][4];
@@ -34,11 +34,11 @@ __device__ __forceinline__ void stage_packed(StagedBoxes<boxes>& staged,
   }
 }
 
-/// @brief Stores a warpgroup's sums through its boxes. All its threads call it; before the kernel
+/// @brief Stores a warpgroup's sums, rounded to T, through its boxes. All its threads call it; before the kernel
 /// ends, its first thread must wait_until_boxes_are_read().
 /// @param name   a named barrier of this warpgroup's own.
 /// @param store  begins to store the boxes; the warpgroup's first thread calls it.
-template <int boxes, int count, typename Store>
+template <int boxes, typename T = simt::bf16, int count, typename Store>
 __device__ __forceinline__ void store_through_boxes(StagedBoxes<boxes>& staged,
                                                     const float (&sums)[count], int name,
                                                     const Store& store) {
@@ -51,7 +51,7 @@ __device__ __forceinline__ void store_through_boxes(StagedBoxes<boxes>& staged,
   PackedSums<count / 8> packed;
 #pragma unroll
   for (int i = 0; i < count / 2; ++i) {
-    packed[i / 4][i % 4] = simt::pack_bf16(sums[2 * i], sums[2 * i + 1]);
+    packed[i / 4][i % 4] = simt::pack_pair<T>(sums[2 * i], sums[2 * i + 1]);
   }
   stage_packed<boxes>(staged, packed);
   show_to_tma();

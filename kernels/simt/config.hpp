@@ -46,6 +46,9 @@ struct Queue {
   Stream stream = {};
   /// @brief In the emulator, every launch adds its counters here; null when nobody asks.
   Report* report = nullptr;
+  /// @brief Multiprocessors that kernels whose blocks stay leave to others: a block without one would begin
+  /// when all others have ended, and twice the time would pass.
+  unsigned spare_multiprocessors = 0;
 };
 
 /// @brief One launch: the values between <<< and >>>, and a name for reports.

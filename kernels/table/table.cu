@@ -64,8 +64,10 @@ Table make_table() {
       .swiglu_backward_bf16 = swiglu_backward::vectorised_bf16<kThis>,
       .matmul_hopper = matmul_bf16::cluster_multicast<kThis>,
       .matmul_turned_hopper = matmul_turned::wgmma_turns<kThis>,
-      .attention_hopper = attention_bf16::ping_pong<kThis>,
-      .attention_hopper_f16 = attention_bf16::ping_pong_f16<kThis>,
+      .attention_hopper = attention_bf16::persistent<kThis>,
+      .attention_hopper_f16 = attention_bf16::persistent_f16<kThis>,
+      .attention_hopper_wide = attention_bf16::ping_pong<kThis>,
+      .attention_hopper_wide_f16 = attention_bf16::ping_pong_f16<kThis>,
       .attention_backward_hopper = attention_backward_bf16::one_kernel<kThis>,
       .attention_backward_hopper_f16 = attention_backward_bf16::one_kernel_f16<kThis>,
   };

@@ -134,8 +134,10 @@ struct Table {
   /// @{
   decltype(matmul_bf16::cluster_multicast<kAny>)* matmul_hopper;     ///< rung 12 of matmul_bf16
   decltype(matmul_turned::wgmma_turns<kAny>)* matmul_turned_hopper;  ///< rung 2 of matmul_turned
-  decltype(attention_bf16::ping_pong<kAny>)* attention_hopper;       ///< rung 5 of attention_bf16
-  decltype(attention_bf16::ping_pong_f16<kAny>)* attention_hopper_f16;  ///< the same, of half
+  decltype(attention_bf16::persistent<kAny>)* attention_hopper;      ///< rung 6 of attention_bf16
+  decltype(attention_bf16::persistent_f16<kAny>)* attention_hopper_f16;  ///< the same, of half
+  decltype(attention_bf16::ping_pong<kAny>)* attention_hopper_wide;  ///< rung 5 of attention_bf16
+  decltype(attention_bf16::ping_pong_f16<kAny>)* attention_hopper_wide_f16;  ///< the same, of half
   decltype(attention_backward_bf16::one_kernel<kAny>)*
       attention_backward_hopper;  ///< rung 2 of attention_backward_bf16
   decltype(attention_backward_bf16::one_kernel_f16<kAny>)*

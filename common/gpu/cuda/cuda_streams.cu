@@ -116,7 +116,9 @@ std::uint64_t CudaStreams::synchronizations() const { return synchronizations_; 
 
 simt::Queue CudaStreams::queue(StreamRole role) {
   make_current();
-  return {.stream = {.handle = stream_of(role)}, .report = nullptr};
+  return {.stream = {.handle = stream_of(role)},
+          .report = nullptr,
+          .spare_multiprocessors = left_multiprocessors()};
 }
 
 void CudaStreams::copy(StreamRole role, void* to, const void* from, std::size_t bytes,

@@ -122,7 +122,9 @@ void EmulatedStreams::synchronize(const Event& event) {
 
 std::uint64_t EmulatedStreams::synchronizations() const { return synchronizations_; }
 
-simt::Queue EmulatedStreams::queue(StreamRole) { return {}; }
+simt::Queue EmulatedStreams::queue(StreamRole) {
+  return {.spare_multiprocessors = left_multiprocessors()};
+}
 
 void EmulatedStreams::copy(StreamRole, void* to, const void* from, std::size_t bytes, CopyKind) {
   if (bytes != 0) std::memmove(to, from, bytes);

@@ -61,11 +61,14 @@ MatmulLibrary library_of(const TrainOptions& options) {
 
 /// What a run needs from the machine, and what may be missing on one rank only.
 struct RunSetup {
-  RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank)
+  RunSetup(const TrainOptions& options, data::SharedDataset& text, int rank, int ranks)
       : sampler(sampler_of(options, text.open(options.data_file()))),
         files(options, rank),
         device(Device::create(options.device, rank, library_of(options))) {
     device.set_memory_limit(options.device_memory);
+    if (has_streams(device.kind()) && ranks > 1) {
+      device.streams().leave_multiprocessors(gpu::kMultiprocessorsOfCommunication);
+    }
     if (options.val_data.empty()) return;
     validation.emplace(sampler_of(options, text.open(options.val_file())));
     expect_enough_text(options, *validation);
@@ -80,7 +83,8 @@ struct RunSetup {
 std::unique_ptr<RunSetup> set_up(const TrainOptions& options, data::SharedDataset& text,
                                  const Communicator& world) {
   std::unique_ptr<RunSetup> setup;
-  agree(world, [&] { setup = std::make_unique<RunSetup>(options, text, world.rank()); });
+  agree(world,
+        [&] { setup = std::make_unique<RunSetup>(options, text, world.rank(), world.size()); });
   expect_same_text(world, setup->sampler.dataset());
   if (setup->validation) expect_same_text(world, setup->validation->dataset());
   return setup;

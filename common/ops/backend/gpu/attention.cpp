@@ -220,6 +220,9 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
     if (way == AttentionWay::kLadderF32) {
       table.attention_f32(problem.template operator()<kernels::attention::Problem, float>(),
                           launched.queue());
+    } else if (way == AttentionWay::kHopperHalf && o.dtype() == DType::kF32) {
+      is_f16 ? table.attention_hopper_wide_f16(of_f16(), launched.queue())
+             : table.attention_hopper_wide(of_bf16(), launched.queue());
     } else if (way == AttentionWay::kHopperHalf) {
       is_f16 ? table.attention_hopper_f16(of_f16(), launched.queue())
              : table.attention_hopper(of_bf16(), launched.queue());

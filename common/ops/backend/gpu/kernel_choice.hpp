@@ -15,8 +15,9 @@
 /// |                    | keys at the same positions, no documents              | its backward, rung 2|
 /// |                    | bf16 or f16 to the same or f32, heads of 8 n elements | attention_bf16, 3;  |
 /// |                    |                                                       | its backward, rung 1|
-/// |                    | on Hopper                                             | attention_bf16, 5;  |
-/// |                    | and to the same                                       | its backward, rung 2|
+/// |                    | on Hopper                                             | attention_bf16, 5   |
+/// |                    | and to the same                                       | attention_bf16, 6;  |
+/// |                    |                                                       | its backward, rung 2|
 /// |                    | bf16, packed documents of kLeastSequence tokens in    | attention_varlen, 3;|
 /// |                    | the mean                                              | its backward, rung 1|
 /// | rms_norm           | f32 or bf16, rows of at most 16384 elements, at a     | rms_norm, rung 4;   |

@@ -76,4 +76,8 @@ void ping_pong_f16(const ProblemOf<simt::half>& problem, const simt::Queue& queu
 template <simt::Executor executor>
 void persistent(const Problem& problem, const simt::Queue& queue);
 
+/// @brief The same of half.
+template <simt::Executor executor>
+void persistent_f16(const ProblemOf<simt::half>& problem, const simt::Queue& queue);
+
 }  // namespace ultra::kernels::attention_bf16

@@ -72,9 +72,9 @@ struct Tiles {
 };
 
 // The end of a tile: its queries' place is free, and o leaves through shared memory.
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 struct StoreThroughTma {
-  const Problem& problem;
+  const ProblemOf<T>& problem;
   const TensorMap& o_map;
   const Work& work;
   StayingShared<kHeadDim>& shared;
@@ -98,13 +98,14 @@ struct StoreThroughTma {
       }
     }
     OnlineSoftmaxOf<1>::shrink_rows(output, factors);
-    store_through_boxes<kBoxes>(shared.o[warpgroup], flat(output)[0], kFirstName + warpgroup, [&] {
+    store_through_boxes<kBoxes, T>(
+        shared.o[warpgroup], flat(output)[0], kFirstName + warpgroup, [&] {
 #pragma unroll
-      for (int box = 0; box < kBoxes; ++box) {
-        store_box(o_map, work.head, site.first_query + warpgroup * kRows, box * kBoxColumns,
-                  shared.o[warpgroup][box]);
-      }
-    });
+          for (int box = 0; box < kBoxes; ++box) {
+            store_box(o_map, work.head, site.first_query + warpgroup * kRows, box * kBoxColumns,
+                      shared.o[warpgroup][box]);
+          }
+        });
   }
 };
 
@@ -131,12 +132,12 @@ __device__ __forceinline__ void fetch_for_all(RingType& ring, const TensorMap& m
   });
 }
 
-template <int kHeadDim>
+template <int kHeadDim, typename T>
 __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
     persistent_kernel(const __grid_constant__ TensorMap q_map,
                       const __grid_constant__ TensorMap k_map,
                       const __grid_constant__ TensorMap v_map,
-                      const __grid_constant__ TensorMap o_map, const Problem problem,
+                      const __grid_constant__ TensorMap o_map, const ProblemOf<T> problem,
                       int heads_at_once) {
   auto& shared = aligned_shared<StayingShared<kHeadDim>>();
   if (threadIdx.x == 0) {
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
     turns.begin();
     tiles.for_own([&](const Work& work) {
       attend<kHeadDim>(problem, work.site, shared, progress, warpgroup, turns,
-                       StoreThroughTma<kHeadDim>{problem, o_map, work, shared, warpgroup});
+                       StoreThroughTma<kHeadDim, T>{problem, o_map, work, shared, warpgroup});
     });
     turns.end();
     if (threadIdx.x % kWarpgroup == 0) {
@@ -180,16 +181,16 @@ int heads_that_fit(const Shape& shape) {
   return static_cast<int>(std::min<std::size_t>(kv_heads * shape.group, shape.heads()));
 }
 
-template <int kHeadDim>
-void launch_staying(const Problem& problem, const simt::Queue& queue) {
+template <int kHeadDim, typename T>
+void launch_staying(const ProblemOf<T>& problem, const simt::Queue& queue) {
   const Shape& shape = problem.shape;
   const int heads = shape.kv_heads * shape.group;
   const unsigned tiles =
       simt::ceil_div(static_cast<std::size_t>(shape.seq_len), kQueryRows<kHeadDim>) *
       static_cast<unsigned>(shape.heads());
-  simt::launch(persistent_kernel<kHeadDim>,
+  simt::launch(persistent_kernel<kHeadDim, T>,
                {.name = "persistent",
-                .grid = {.x = std::min(tiles, count_multiprocessors())},
+                .grid = {.x = std::min(tiles, count_multiprocessors(queue))},
                 .block = {.x = (kConsumers<kHeadDim> + 1) * kWarpgroup},
                 .shared_bytes = bytes_of<StayingShared<kHeadDim>>(),
                 .queue = queue},
@@ -199,16 +200,27 @@ void launch_staying(const Problem& problem, const simt::Queue& queue) {
                describe_heads(shape, problem.o, heads, kRows), problem, heads_that_fit(shape));
 }
 
-}  // namespace
-
-template <>
-void persistent<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
+template <typename T>
+void launch_persistent(const ProblemOf<T>& problem, const simt::Queue& queue) {
   expect_hopper("rungs 1 to 3 run on any GPU since the A100");
   if (problem.shape.head_dim <= 64) {
     launch_staying<64>(problem, queue);
   } else {
     launch_staying<128>(problem, queue);
   }
+}
+
+}  // namespace
+
+template <>
+void persistent<simt::kExecutor>(const Problem& problem, const simt::Queue& queue) {
+  launch_persistent(problem, queue);
+}
+
+template <>
+void persistent_f16<simt::kExecutor>(const ProblemOf<simt::half>& problem,
+                                     const simt::Queue& queue) {
+  launch_persistent(problem, queue);
 }
 
 }  // namespace ultra::kernels::attention_bf16

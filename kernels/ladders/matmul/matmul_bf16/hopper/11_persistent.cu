@@ -70,7 +70,7 @@ void persistent<kExecutor>(const Problem& problem, const Queue& queue) {
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, BM);
   launch(persistent_kernel,
          {.name = "persistent",
-          .grid = {.x = std::min(tiles, count_multiprocessors())},
+          .grid = {.x = std::min(tiles, count_multiprocessors(queue))},
           .block = {.x = kThreads},
           .shared_bytes = bytes_of<Shared>(),
           .queue = queue},

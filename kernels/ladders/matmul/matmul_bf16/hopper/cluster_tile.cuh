@@ -183,7 +183,7 @@ __device__ __forceinline__ void compute_tiles(const TensorMap& a_map, const Tens
 inline Config launch_of(int rows, int columns, const Queue& queue, const char* name) {
   const unsigned tiles = ceil_div(columns, BN) * ceil_div(rows, kBlocks * BM);
   return {.name = name,
-          .grid = {.x = std::min(tiles, count_multiprocessors() / kBlocks) * kBlocks},
+          .grid = {.x = std::min(tiles, count_multiprocessors(queue) / kBlocks) * kBlocks},
           .block = {.x = kThreads},
           .shared_bytes = bytes_of<Shared>(),
           .queue = queue};
