@@ -17,6 +17,7 @@
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "common/gpu/streams.hpp"
 #include "common/optim/schedule.hpp"
 #include "common/trace/step_timeline.hpp"
 #include "common/trace/trace_recorder.hpp"

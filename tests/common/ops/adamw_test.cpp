@@ -166,6 +166,12 @@ TEST_F(AdamWTest, ShapesAndDTypesMustAgree) {
   EXPECT_THAT(fails(a, b, a), HasSubstr("first moment"));
   EXPECT_THAT(fails(a, a, a.to(DType::kF64)), HasSubstr("second moment"));
   EXPECT_THROW(adamw_into(Tensor(), a, a, a, {}), ShapeError);
+  const AdamWTensors rounded{
+      .value = a, .grad = a, .first_moment = a, .second_moment = a, .rounded = b};
+  EXPECT_THAT(message_of<ShapeError>([&] {
+                adamw_into({&rounded, 1}, {});
+              }),
+              HasSubstr("rounded weights of adamw: expected [3] of f32, found [4]"));
 }
 
 }  // namespace

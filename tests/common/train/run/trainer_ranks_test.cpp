@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/base/interrupt.hpp"
+#include "common/gpu/streams.hpp"
 #include "common/train/run/text_messages.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/program.hpp"
@@ -50,6 +51,25 @@ class RanksTrain : public ::testing::Test {
   ultra::test::TemporaryFolder folder;  // each process has its own, that of rank 0 counts
   TrainOptions options = ultra::test::short_run();
 };
+
+TEST_F(RanksTrain, LeaveMultiprocessorsToCommunicationWhereThereIsSome) {
+  TrainOptions on_device = ultra::test::short_run();
+  on_device.device = DeviceKind::kEmulated;
+  for (const int ranks : {1, 2}) {
+    const unsigned expected = ranks == 1 ? 0 : gpu::kMultiprocessorsOfCommunication;
+    quietly([&] {
+      run_ranks(ranks, [&](Communicator& world) {
+        const auto look =
+            ultra::test::before_each_step([&](const StepPlan&, const ModelScope& scope) {
+              const simt::Queue queue =
+                  scope.context.device.streams().queue(gpu::StreamRole::kCompute);
+              EXPECT_EQ(queue.spare_multiprocessors, expected);
+            });
+        static_cast<void>(train_replicated(on_device, world, look));
+      });
+    });
+  }
+}
 
 TEST_F(RanksTrain, AllRanksHaveOneResult) {
   TrainOptions without_files = ultra::test::short_run();

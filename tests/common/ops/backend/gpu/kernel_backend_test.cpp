@@ -268,6 +268,54 @@ std::vector<Tensor> all_operations(const Device& device, std::uint64_t seed, DTy
   return written;
 }
 
+// Parts begin anywhere in what they are parts of.
+TEST_F(KernelBackendTest, AdamWOfManyTensorsIsThatOfEachBitForBit) {
+  const AdamWStep step{.weight_decay = 0.2, .gradient_scale = 0.3, .step = 2};
+  const auto part = [&](std::size_t count, DType dtype) {
+    const std::size_t begin = random.between(0, 9);
+    return there(numbers({begin + count}, dtype)).slice(0, {begin, begin + count});
+  };
+  std::vector<AdamWTensors> together;
+  for (std::size_t i = 0; i < 70; ++i) {
+    const std::size_t count = random.between(1, i % 20 == 3 ? 9000 : 40);
+    const DType dtype = random.pick({DType::kF32, DType::kF32, DType::kF64});
+    const bool rounds = dtype == DType::kF32 && random.between(0, 1) == 1;
+    const Tensor second = part(count, dtype);
+    second.fill(0.5);
+    together.push_back({.value = part(count, dtype),
+                        .grad = part(count, rounds ? DType::kBF16 : dtype),
+                        .first_moment = part(count, dtype),
+                        .second_moment = second,
+                        .decays = random.between(0, 1) == 1,
+                        .rounded = rounds ? part(count, DType::kBF16) : Tensor()});
+  }
+  std::vector<AdamWTensors> each;
+  for (const AdamWTensors& of : together) {
+    each.push_back({.value = of.value.clone(),
+                    .grad = of.grad,
+                    .first_moment = of.first_moment.clone(),
+                    .second_moment = of.second_moment.clone(),
+                    .decays = of.decays});
+    const AdamWTensors on_cpu{.value = of.value.to(cpu),
+                              .grad = of.grad.to(cpu),
+                              .first_moment = of.first_moment.to(cpu),
+                              .second_moment = of.second_moment.to(cpu),
+                              .decays = of.decays};
+    adamw_into({&on_cpu, 1}, step);
+    adamw_into({&each.back(), 1}, step);
+    EXPECT_TRUE(all_near(each.back().value.to(cpu), on_cpu.value,
+                         rounding_bound(of.value.dtype(), 20, largest(on_cpu.value) + 1.0)));
+  }
+  adamw_into(together, step);
+  for (std::size_t i = 0; i < together.size(); ++i) {
+    EXPECT_TRUE(test::all_equal(together[i].value, each[i].value)) << "tensor " << i;
+    EXPECT_TRUE(test::all_equal(together[i].first_moment, each[i].first_moment)) << "tensor " << i;
+    EXPECT_TRUE(test::all_equal(together[i].second_moment, each[i].second_moment));
+    if (!together[i].rounded.defined()) continue;
+    EXPECT_TRUE(test::all_equal(together[i].rounded, cast(each[i].value, DType::kBF16)));
+  }
+}
+
 TEST_F(KernelBackendTest, NothingWaitsAndRunsAreAlikeBitForBit) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
     const std::vector<Tensor> first = all_operations(device, seed, dtype);
