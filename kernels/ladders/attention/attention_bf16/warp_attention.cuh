@@ -183,7 +183,6 @@ class OnlineSoftmaxOf {
     }
   }
 
-  // The second part.
   template <int kColumnTiles>
   __device__ __forceinline__ static void shrink_rows(float (&output)[kTilesOfRows][kColumnTiles][4],
                                                      const float (&shrink)[kTilesOfRows][2]) {
