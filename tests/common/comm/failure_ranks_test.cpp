@@ -28,61 +28,38 @@ struct Data {
 /// An operation that needs the failing rank.
 struct Waiting {
   const char* text;  ///< how its error names it, if everybody waits for the failing rank in it
-  std::function<Work(const Communicator&, const Data&)> start;
-  std::function<void(const Communicator&, const Data&)> call;
+  PendingCall (*call)(const Communicator&, const Data&);
 };
 
-constexpr const char* kSome = "of 'world'";
+constexpr const char* kSome = "of 'world'";  // what only some wait for may have ended on the others
 
-const std::vector<Waiting>& operations() {
-  static const std::vector<Waiting> kOperations = {
-      {"broadcast #0 of 'world' (24 f32 from rank 2)",
-       [](const auto& world, const Data& d) { return world.broadcast(d.whole, kFailing); },
-       [](const auto& world, const Data& d) { world.broadcast(d.whole, kFailing).wait(); }},
-      {"all_reduce #0 of 'world' (sum of 24 f32)",
-       [](const auto& world, const Data& d) { return world.all_reduce(d.whole); },
-       [](const auto& world, const Data& d) { world.all_reduce(d.whole).wait(); }},
-      {"all_reduce #0 of 'world' (max of 50000 f64)",
-       [](const auto& w, const Data& d) { return w.all_reduce(d.large, ReduceOp::kMax); },
-       [](const auto& world, const Data& d) { world.all_reduce(d.large, ReduceOp::kMax).wait(); }},
-      {"scatter #0 of 'world' (24 f32 from rank 2)",
-       [](const auto& w, const Data& d) { return w.scatter(d.whole, d.part, kFailing); },
-       [](const auto& world, const Data& d) { world.scatter(d.whole, d.part, kFailing).wait(); }},
-      {"all_gather #0 of 'world' (24 f32)",
-       [](const auto& world, const Data& d) { return world.all_gather(d.part, d.whole); },
-       [](const auto& world, const Data& d) { world.all_gather(d.part, d.whole).wait(); }},
-      {"reduce_scatter #0 of 'world' (sum of 24 f32)",
-       [](const auto& world, const Data& d) { return world.reduce_scatter(d.whole, d.part); },
-       [](const auto& world, const Data& d) { world.reduce_scatter(d.whole, d.part).wait(); }},
-      {"all_to_all #0 of 'world' (24 f32)",
-       [](const auto& world, const Data& d) { return world.all_to_all(d.whole, d.other); },
-       [](const auto& world, const Data& d) { world.all_to_all(d.whole, d.other).wait(); }},
-      {"all_to_all #0 of 'world'",
-       [](const auto& world, const Data& d) {
-         return world.all_to_all_v(d.whole, d.counts, d.other, d.counts);
-       },
-       [](const auto& w, const Data& d) {
-         w.all_to_all_v(d.whole, d.counts, d.other, d.counts).wait();
-       }},
-      {"recv #0 of 'world' (6 f32 from rank 2)",
-       [](const auto& world, const Data& d) { return world.recv(d.part, kFailing); },
-       [](const auto& world, const Data& d) { world.recv(d.part, kFailing).wait(); }},
-      {"barrier #0 of 'world'", [](const auto&, const Data&) { return Work(); },
-       [](const auto& world, const Data&) { world.barrier().wait(); }},
-      {kSome, [](const auto&, const Data&) { return Work(); },
-       [](const auto& w, const Data&) { static_cast<void>(w.split(std::identity())); }},
-      // What only some ranks wait for may have ended on the others.
-      {kSome, [](const auto& world, const Data& d) { return world.reduce(d.whole, 0); },
-       [](const auto& world, const Data& d) { world.reduce(d.whole, 0).wait(); }},
-      {kSome, [](const auto& w, const Data& d) { return w.gather(d.part, d.whole, 0); },
-       [](const auto& world, const Data& d) { world.gather(d.part, d.whole, 0).wait(); }},
-      {kSome, [](const auto& world, const Data& d) { return world.send(d.large, kFailing); },
-       [](const auto& world, const Data& d) { world.send(d.large, kFailing).wait(); }},
-      {kSome, [](const auto& world, const Data& d) { return world.ring_shift(d.whole, d.other); },
-       [](const auto& world, const Data& d) { world.ring_shift(d.whole, d.other).wait(); }},
-  };
-  return kOperations;
-}
+constexpr Waiting kOperations[] = {
+    {"broadcast #0 of 'world' (24 f32 from rank 2)",
+     [](const auto& world, const Data& d) { return world.broadcast(d.whole, kFailing); }},
+    {"all_reduce #0 of 'world' (sum of 24 f32)",
+     [](const auto& world, const Data& d) { return world.all_reduce(d.whole); }},
+    {"all_reduce #0 of 'world' (max of 50000 f64)",
+     [](const auto& w, const Data& d) { return w.all_reduce(d.large, ReduceOp::kMax); }},
+    {"scatter #0 of 'world' (24 f32 from rank 2)",
+     [](const auto& w, const Data& d) { return w.scatter(d.whole, d.part, kFailing); }},
+    {"all_gather #0 of 'world' (24 f32)",
+     [](const auto& world, const Data& d) { return world.all_gather(d.part, d.whole); }},
+    {"reduce_scatter #0 of 'world' (sum of 24 f32)",
+     [](const auto& world, const Data& d) { return world.reduce_scatter(d.whole, d.part); }},
+    {"all_to_all #0 of 'world' (24 f32)",
+     [](const auto& world, const Data& d) { return world.all_to_all(d.whole, d.other); }},
+    {"all_to_all #0 of 'world'",
+     [](const auto& world, const Data& d) {
+       return world.all_to_all_v(d.whole, d.counts, d.other, d.counts);
+     }},
+    {"recv #0 of 'world' (6 f32 from rank 2)",
+     [](const auto& world, const Data& d) { return world.recv(d.part, kFailing); }},
+    {"barrier #0 of 'world'", [](const auto& world, const Data&) { return world.barrier(); }},
+    {kSome, [](const auto& world, const Data& d) { return world.reduce(d.whole, 0); }},
+    {kSome, [](const auto& w, const Data& d) { return w.gather(d.part, d.whole, 0); }},
+    {kSome, [](const auto& world, const Data& d) { return world.send(d.large, kFailing); }},
+    {kSome, [](const auto& world, const Data& d) { return world.ring_shift(d.whole, d.other); }},
+};
 
 /// The runs of these tests, with their arguments in the order of fates_of.
 test::Fates fates_of(int size, const std::function<void(Communicator&)>& fn,
@@ -114,7 +91,7 @@ void expect_told(int rank, const test::Fate& fate, const std::string& doing) {
 }
 
 TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
-  for (const Waiting& operation : operations()) {
+  for (const Waiting& operation : kOperations) {
     SCOPED_TRACE(operation.text);
     const auto pause = milliseconds(random.between(0, 5));
     const test::Fates fates = fates_of(
@@ -125,7 +102,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
             std::this_thread::sleep_for(pause);
             throw NumericError("the loss is NaN");
           }
-          operation.call(world, data);
+          operation.call(world, data).wait();
           world.barrier().wait();
         },
         options);
@@ -137,7 +114,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
 }
 
 TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
-  for (const Waiting& operation : operations()) {
+  for (const Waiting& operation : kOperations) {
     SCOPED_TRACE(operation.text);
     const auto pause = milliseconds(random.between(0, 5));
     const test::Fates fates = fates_of(
@@ -146,7 +123,7 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
           const Data data;
           world.barrier().wait();
           Work work;
-          if (world.rank() != kFailing) work = operation.start(world, data);
+          if (world.rank() != kFailing) work = operation.call(world, data);
           std::this_thread::sleep_for(pause);
           if (world.rank() == kFailing) throw NumericError("the loss is NaN");
           work.wait();
@@ -239,28 +216,6 @@ TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
   }
 }
 
-TEST_P(FailureRanks, MessagesOfTwoSizesAreAMismatch) {
-  const test::Fates fates = fates_of(
-      2,
-      [](Communicator& world) {
-        const Tensor data =
-            Tensor::zeros(own_device(), {world.rank() == 0 ? 3UL : 4UL}, DType::kF32);
-        if (world.rank() == 0) {
-          world.send(data, 1).wait();
-        } else {
-          world.recv(data, 0).wait();
-        }
-        world.barrier().wait();
-      },
-      options);
-  for (const auto& [rank, fate] : fates.ranks) {
-    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-    EXPECT_TRUE(is_a<CommError>(fate.error));
-    EXPECT_THAT(fate.message, AllOf(HasSubstr("12 bytes"), HasSubstr("16")));
-    EXPECT_LT(fate.seconds, kPromptly);
-  }
-}
-
 INSTANTIATE_TEST_SUITE_P(Backends, FailureRanks,
                          ::testing::Values("native", "schedules", "unchecked", "native_emulated",
                                            "schedules_emulated", "unchecked_emulated"),
@@ -343,19 +298,6 @@ TEST_P(MismatchRanks, NamesBothCallsAndWhoCallsWhat) {
 
 INSTANTIATE_TEST_SUITE_P(Calls, MismatchRanks, ::testing::ValuesIn(kMismatches),
                          [](const auto& param) { return std::string(param.param.name); });
-
-TEST(LabeledRanks, AMismatchNamesTheOperationAndItsLabel) {
-  const test::Fates fates = fates_of(2, [](Communicator& world) {
-    const Data data;
-    world.labeled("bucket 2").all_reduce(world.rank() == 0 ? data.whole : data.part).wait();
-  });
-  for (const auto& [rank, fate] : fates.ranks) {
-    SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
-    EXPECT_TRUE(is_a<CommMismatch>(fate.error) || is_a<RankFailed>(fate.error));
-    EXPECT_THAT(fate.message, AllOf(HasSubstr("all_reduce #0 of 'world' (sum of "),
-                                    HasSubstr(" f32) [bucket 2]: the members of 'world' call")));
-  }
-}
 
 }  // namespace
 }  // namespace ultra

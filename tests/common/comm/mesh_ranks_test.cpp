@@ -121,20 +121,6 @@ TEST_F(MeshRanks, AViewMayReplaceThreeAxes) {
   EXPECT_EQ(shape.position(22, "etp"), 0);
 }
 
-TEST_F(MeshRanks, GroupsReduceAlongTheirAxesOnly) {
-  run_ranks(8, [](Communicator& world) {
-    const Mesh mesh(world, MeshShape({replicas(2), tokens(2), matrices(2)}));
-    const auto sum_of_ranks = [&](const Communicator& group) {
-      const Tensor data = test::filled(Device::cpu(), {1}, DType::kF64, world.rank());
-      group.all_reduce(data).wait();
-      return data.to_vector()[0];
-    };
-    const int dp = mesh.along("dp").rank(), cp = mesh.along("cp").rank();
-    EXPECT_EQ(sum_of_ranks(mesh.along("tp")), 2.0 * (4 * dp + 2 * cp) + 1);
-    EXPECT_EQ(sum_of_ranks(mesh.group({"dp", "cp"})), 0 + 2 + 4 + 6 + 4 * mesh.along("tp").rank());
-  });
-}
-
 TEST_F(MeshRanks, WrongShapesAreRefused) {
   const auto refused = [](const std::vector<Axis>& axes, const std::vector<MeshView>& views) {
     return message_of<ConfigError>([&] { MeshShape(axes, views); });

@@ -147,14 +147,6 @@ TEST_P(Overlap, ShowsInTheTimeline) {
   });
 }
 
-TEST_P(Overlap, LeavesTheRestOfALongTransferExposed) {
-  overlap(Progress::kThread, computing_for(milliseconds(5)), [](const Measured& rank) {
-    EXPECT_GE(rank.exposed, 0.99 * kTransferSeconds - rank.before_wait)
-        << "it hides no more than it takes";
-    EXPECT_LE(rank.exposed, rank.busy);
-  });
-}
-
 TEST_P(Overlap, NeedsSomebodyWhoMovesTheOperation) {
   overlap(Progress::kOnCall, computing_for(milliseconds(100)), [](const Measured& rank) {
     if (rank.rank != 0) return;  // who receives the sum waits for rank 0, which may have begun to

@@ -119,12 +119,6 @@ TEST_F(RunRanks, ARankThatWaitsHearsThatTheProgramIsToStop) {
                Interrupted);
 }
 
-TEST_F(RunRanks, RefusesALinkThatCarriesNothing) {
-  RankOptions options = star_options();
-  options.link = LinkSpeed{};
-  EXPECT_THROW(ranks_with(options, 2, [](Communicator&) {}), ConfigError);
-}
-
 TEST_F(RunRanks, KeepsTheTypeAndTheContentOfTheFirstError) {
   try {
     run_ranks(4, [](Communicator& world) {
@@ -151,25 +145,6 @@ TEST_F(RunRanks, EvenWhatIsNoException) {
   EXPECT_THROW(run_ranks(3, throw_a_number), int);
 }
 
-TEST_F(RunRanks, KeepsWhatIsNestedInTheError) {
-  try {
-    run_ranks(2, [](Communicator& world) {
-      if (world.rank() == 0) {
-        try {
-          throw std::out_of_range("the cause");
-        } catch (...) {
-          std::throw_with_nested(ConfigError("the consequence"));
-        }
-      }
-      world.barrier().wait();
-    });
-    FAIL() << "nothing was thrown";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "the consequence");
-    EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
-  }
-}
-
 TEST_F(RunRanks, TheFirstErrorWins) {
   EXPECT_EQ(message_of<ConfigError>([] {
               run_ranks(3, [](Communicator& world) {
@@ -182,22 +157,6 @@ TEST_F(RunRanks, TheFirstErrorWins) {
               });
             }),
             "first");
-}
-
-TEST_F(RunRanks, WorksAgainAfterAFailure) {
-  for (int round = 0; round < 5; ++round) {
-    EXPECT_THROW(run_ranks(3,
-                           [](Communicator& world) {
-                             if (world.rank() == 0) throw ConfigError("x");
-                             world.barrier().wait();
-                           }),
-                 ConfigError);
-    run_ranks(3, [](Communicator& world) { world.barrier().wait(); });
-  }
-}
-
-TEST_F(RunRanks, AnEmptyFunctionIsAnError) {
-  EXPECT_THROW(run_ranks(2, nullptr), std::bad_function_call);
 }
 
 TEST_F(RunRanks, RanksMayStartRanksOfTheirOwn) {
@@ -241,25 +200,6 @@ TEST_F(RunRanks, TwoRunsAtOnceDoNotMeet) {
   other.join();
 }
 
-TEST_F(RunRanks, AFailureOfOneRunIsNotTheOthers) {
-  std::thread failing([] {
-    for (int round = 0; round < 10; ++round) {
-      EXPECT_THROW(run_ranks(2,
-                             [](Communicator& world) {
-                               if (world.rank() == 1) throw ConfigError("x");
-                               world.barrier().wait();
-                             }),
-                   ConfigError);
-    }
-  });
-  for (int round = 0; round < 10; ++round) {
-    run_ranks(2, [](Communicator& world) {
-      for (int i = 0; i < 50; ++i) world.barrier().wait();
-    });
-  }
-  failing.join();
-}
-
 TEST_F(RunRanks, EachRankCountsItsOwnMemory) {
   run_ranks(3, [](Communicator& world) {
     const Device device = Device::cpu();
@@ -269,11 +209,6 @@ TEST_F(RunRanks, EachRankCountsItsOwnMemory) {
     world.barrier().wait();
     EXPECT_EQ(device.memory().current()[MemoryCategory::kOther], data.storage_bytes());
   });
-}
-
-TEST_F(RunRanks, WithoutALauncherThisIsRank0) {
-  if (launched_world_size()) GTEST_SKIP() << "started by mpirun";
-  EXPECT_EQ(launched_rank(), 0);
 }
 
 }  // namespace

@@ -21,19 +21,6 @@ std::string refusal(Fn&& fn) {
   return message_of<ShapeError>([&] { static_cast<void>(fn()); });
 }
 
-TEST(CollectiveCall, HoldsWhatIsCalled) {
-  const Tensor data = floats({3, 5});
-  const CollectiveCall call = reduce(data, 1, ReduceOp::kMax, kMember);
-  EXPECT_EQ(call.info.kind, OpKind::kReduce);
-  EXPECT_EQ(call.info.count, 15U);
-  EXPECT_EQ(call.info.dtype, DType::kF32);
-  EXPECT_EQ(call.info.op, ReduceOp::kMax);
-  EXPECT_EQ(call.info.root, 1);
-  EXPECT_TRUE(call.output.shares_storage(data));
-  EXPECT_FALSE(reduce(data, 2, ReduceOp::kMax, kMember).output.defined())
-      << "only the root receives";
-}
-
 TEST(CollectiveCall, CountsTheWholeOperation) {
   EXPECT_EQ(gather(floats({3}), Tensor{}, 0, kMember).info.count, 12U);
   EXPECT_EQ(scatter(Tensor{}, floats({3}), 0, kMember).info.count, 12U);
@@ -41,14 +28,6 @@ TEST(CollectiveCall, CountsTheWholeOperation) {
   EXPECT_EQ(reduce_scatter(floats({10}), floats({3}), ReduceOp::kSum, kMember).info.count, 10U);
   EXPECT_EQ(all_to_all(floats({8}), floats({8}), kMember).info.count, 8U);
   EXPECT_EQ(barrier(Tensor::zeros(Device::cpu(), {1}, DType::kI32)).info.count, 0U);
-}
-
-TEST(CollectiveCall, CutsUnevenSizesAsChunksDo) {
-  const CollectiveCall call = all_gather(floats({3}), floats({10}), kMember);  // 3 + 3 + 2 + 2
-  EXPECT_EQ(call.received, Chunks::even({0, 10}, 4));
-  const std::vector<std::size_t> rows{1, 0, 2, 1};
-  const CollectiveCall uneven = all_to_all_v(floats({4, 3}), rows, floats({4, 3}), rows, kMember);
-  EXPECT_EQ(uneven.sent, Chunks::of(std::vector<std::size_t>{3, 0, 6, 3}));
 }
 
 TEST(CollectiveCall, TheRoleDecidesWhichTensorsMatter) {
@@ -142,12 +121,6 @@ TEST(CollectiveCall, RefusesRowsThatDoNotFit) {
               HasSubstr("all_to_all_v: 'output' has 10 elements, expected 8: the sum of its rows"));
 }
 
-TEST(CollectiveCall, TakesRowsOfEmptyTensors) {
-  const std::vector<std::size_t> none{0, 0, 0, 0};
-  const CollectiveCall call = all_to_all_v(floats({0, 3}), none, floats({0, 3}), none, kMember);
-  EXPECT_EQ(call.sent.whole().size(), 0U);
-}
-
 TEST(CollectiveCall, RefusesRanksThatDoNotExist) {
   for (const int rank : {-1, 4, 100}) {
     const auto said =
@@ -176,15 +149,6 @@ TEST(CollectiveCall, RefusesAnAverageOfIntegers) {
   EXPECT_NO_THROW(all_reduce(integers({2}), ReduceOp::kSum));
 }
 
-TEST(CollectiveCall, InPlaceMeansTheOwnChunk) {
-  const Tensor whole = floats({8});
-  const Tensor own = whole.slice(0, {2, 4});
-  EXPECT_NO_THROW(all_gather(own, whole, kMember));
-  EXPECT_NO_THROW(reduce_scatter(whole, own, ReduceOp::kSum, kMember));
-  EXPECT_NO_THROW(gather(own, whole, 1, kMember));
-  EXPECT_NO_THROW(scatter(whole, own, 1, kMember));
-}
-
 TEST(CollectiveCall, RefusesAnotherPieceThanTheOwnChunk) {
   const Tensor whole = floats({8});
   const Tensor other = whole.slice(0, {4, 6});
@@ -197,13 +161,6 @@ TEST(CollectiveCall, RefusesAnotherPieceThanTheOwnChunk) {
     EXPECT_THAT(refusal([&] { return gather(part, whole, 1, kMember); }), said);
     EXPECT_THAT(refusal([&] { return scatter(whole, part, 1, kMember); }), said);
   }
-}
-
-TEST(CollectiveCall, TensorsSideBySideInOneStorageAreApart) {
-  const Tensor buffer = floats({10});
-  EXPECT_NO_THROW(
-      reduce_scatter(buffer.slice(0, {0, 8}), buffer.slice(0, {8, 10}), ReduceOp::kSum, kMember));
-  EXPECT_NO_THROW(all_to_all(buffer.slice(0, {0, 4}), buffer.slice(0, {4, 8}), kMember));
 }
 
 TEST(CollectiveCall, SomeOperationsDoNotWorkInPlace) {
@@ -278,13 +235,6 @@ TEST_F(NativeVolume, OfAllReduceIsTwiceThatOfItsHalves) {
   const auto all_gather = sent(
       [&](calls::Member m) { return calls::all_gather(elements(chunk(m.rank)), elements(n), m); });
   EXPECT_EQ(all_gather, by_rank([&](int r) { return (p - 1) * chunk(r); }));
-}
-
-TEST_F(NativeVolume, OfAllReduceIsPatarasuksWhenTheSizeDivides) {
-  n = 12 * p;
-  const auto all_reduce =
-      sent([&](calls::Member) { return calls::all_reduce(elements(n), ReduceOp::kSum); });
-  EXPECT_EQ(all_reduce, by_rank([&](int) { return 2 * n * (p - 1) / p; }));
 }
 
 TEST_F(NativeVolume, OfBroadcastComesFromTheRoot) {

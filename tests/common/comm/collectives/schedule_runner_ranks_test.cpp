@@ -158,17 +158,6 @@ TEST_P(ScheduleRunner, ALaneThatWaitsDoesNotHoldUpAnother) {
   });
 }
 
-TEST_P(ScheduleRunner, NoStepsAreDoneAtOnce) {
-  const RankOptions options = with([](const Group&, std::size_t) {
-    return Schedule{.lanes = {{}, {Round{}}}};
-  });
-  ranks_with(options, 3, [](Communicator& world) {
-    const Tensor data = tensor_of({1, 2});
-    world.all_reduce(data).wait();
-    EXPECT_EQ(data.to_vector(), (std::vector<double>{1, 2}));
-  });
-}
-
 TEST_P(ScheduleRunner, AStepOutsideTheMemoryIsAnErrorBeforeAnyMessage) {
   const RankOptions options = with([](const Group& group, std::size_t count) {
     Round step;

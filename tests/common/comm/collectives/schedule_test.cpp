@@ -73,26 +73,12 @@ TEST_F(ChunksTest, NoChunksCoverNothing) {
   EXPECT_EQ(Chunks::of({}), Chunks());
 }
 
-TEST_F(ChunksTest, AreEqualWhenAllBoundsAre) {
-  const std::vector<std::size_t> counts{3, 3, 2, 2};
-  EXPECT_EQ(Chunks::even({0, 10}, 4), Chunks::of(counts));
-  EXPECT_NE(Chunks::even({0, 10}, 4), Chunks::of(counts, 1));
-  EXPECT_NE(Chunks::even({0, 10}, 4), Chunks::even({0, 10}, 5));
-}
-
 TEST_F(ChunksTest, RefusesNoParts) {
   for (const int parts : {0, -3}) {
     const auto text = message_of<ConfigError>([&] { return Chunks::even({0, 10}, parts); });
     EXPECT_THAT(text, HasSubstr(std::to_string(parts) + " chunks"));
     EXPECT_THAT(text, HasSubstr("at least 1"));
   }
-}
-
-TEST(GroupTest, OfAllRanksIsTheCommunicator) {
-  const Group group = Group::all(2, 5);
-  EXPECT_EQ(group.rank, 2);
-  EXPECT_EQ(group.size(), 5);
-  EXPECT_EQ(group.ranks, (std::vector<int>{0, 1, 2, 3, 4}));
 }
 
 TEST(GroupTest, PositionsWrapAround) {
@@ -102,16 +88,6 @@ TEST(GroupTest, PositionsWrapAround) {
   EXPECT_EQ(group.at(3), 7);
   EXPECT_EQ(group.at(-1), 9);
   EXPECT_EQ(group.at(-7), 9);
-}
-
-TEST(GroupTest, TheRingGoesUp) {
-  for (const int size : {1, 2, 5}) {
-    for (int rank = 0; rank < size; ++rank) {
-      const Group group = Group::all(rank, size);
-      EXPECT_EQ(group.next(), (rank + 1) % size);
-      EXPECT_EQ(group.prev(), (rank + size - 1) % size);
-    }
-  }
 }
 
 Round exchange() {
@@ -143,30 +119,6 @@ TEST(ScheduleTest, CountsWhatIsSentToOthers) {
   EXPECT_EQ(sent_count(schedule, 2), 50U);
   EXPECT_EQ(sent_count(schedule, 1), 25U) << "rank 1 would send 25 to rank 2, the rest to itself";
   EXPECT_EQ(sent_count(Schedule{}, 0), 0U);
-}
-
-TEST(ScheduleTest, AppendKeepsTheOrder) {
-  Round second;
-  second.send_to = 9;
-  Lane lane{exchange()};
-  append(lane, {second, exchange()});
-  EXPECT_EQ(lane, (Lane{exchange(), second, exchange()}));
-  append(lane, {});
-  EXPECT_EQ(lane.size(), 3U);
-}
-
-/// The contract that algorithms share: every count and root has a schedule.
-TEST(CollectiveAlgorithmsTest, ThoseOfTheTestsSendWhatAStarSends) {
-  const test::StarAlgorithms star;
-  const CollectiveAlgorithms& algorithms = star;
-  constexpr int kSize = 4;
-  constexpr std::size_t kCount = 10;
-  std::size_t all = 0;
-  for (int rank = 0; rank < kSize; ++rank) {
-    all += sent_count(algorithms.all_reduce(Group::all(rank, kSize), kCount, 4), rank);
-  }
-  EXPECT_EQ(all, 2 * (kSize - 1) * kCount) << "to the center and back";
-  EXPECT_EQ(sent_count(algorithms.broadcast(Group::all(1, kSize), kCount, 1), 1), 3 * kCount);
 }
 
 constexpr int kRank = 1;

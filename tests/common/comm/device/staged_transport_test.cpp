@@ -58,12 +58,6 @@ class StagedTransport : public ::testing::Test {
   }();
 };
 
-TEST_F(StagedTransport, KnowsItsPlace) {
-  EXPECT_EQ(at(1).rank(), 1);
-  EXPECT_EQ(at(1).size(), 2);
-  EXPECT_EQ(at(0).world_rank(1), 1);
-}
-
 TEST_F(StagedTransport, AMessageReachesTheOtherDevice) {
   const Tensor data = tensor(0, {1, 2, 3});
   const Tensor got = tensor(1, {0, 0, 0});
@@ -77,28 +71,6 @@ TEST_F(StagedTransport, AMessageReachesTheOtherDevice) {
   EXPECT_TRUE(sending->test());
   wait_in_stream(got, *receiving);
   EXPECT_EQ(got.to_vector(), data.to_vector());
-}
-
-TEST_F(StagedTransport, AMessageIsCombinedOnTheDevice) {
-  const Tensor data = tensor(0, {1, 2, 3});
-  const Tensor sum = tensor(1, {10, 20, 30});
-  const auto receiving = receive(1, sum, 0, Combine{DType::kF64, ReduceOp::kSum});
-  const auto sending = send(0, data, 1);
-  EXPECT_FALSE(sending->test());
-  EXPECT_TRUE(receiving->test());
-  EXPECT_TRUE(sending->test());
-  wait_in_stream(sum, *receiving);
-  EXPECT_THAT(sum.to_vector(), ElementsAre(11, 22, 33));
-}
-
-TEST_F(StagedTransport, AnEmptyMessageArrivesToo) {
-  const Tensor nothing = tensor(0, {});
-  const Tensor nowhere = tensor(1, {});
-  const auto sending = send(0, nothing, 1);
-  const auto receiving = receive(1, nowhere, 0);
-  EXPECT_FALSE(sending->test());
-  EXPECT_TRUE(receiving->test());
-  EXPECT_TRUE(sending->test());
 }
 
 TEST_F(StagedTransport, AMessageThatIsDroppedIsWithdrawn) {
@@ -119,44 +91,6 @@ TEST_F(StagedTransport, TheHostsMemoryTakesNoDetour) {
   EXPECT_FALSE(polling->next_look());
 }
 
-TEST_F(StagedTransport, ACollectiveTakesTheDetourAndBack) {
-  const auto each = [&](const auto& call_of) {
-    std::vector<std::shared_ptr<Operation>> operations;
-    for (int rank = 0; rank < kSize; ++rank) {
-      operations.push_back(at(rank).native(call_of(rank), Checking::kOff));
-    }
-    std::vector<bool> ended(kSize, false);
-    for (int round = 0; round < 10; ++round) {
-      for (std::size_t i = 0; i < kSize; ++i) ended[i] = ended[i] || operations[i]->advance();
-    }
-    EXPECT_THAT(ended, Each(true));
-    for (const auto& operation : operations) operation->device_part()->join();
-  };
-  const std::vector<Tensor> data = {tensor(0, {1, 2, 3, 4}), tensor(1, {10, 20, 30, 40})};
-  each([&](int rank) {
-    return calls::all_reduce(data[static_cast<std::size_t>(rank)], ReduceOp::kAverage);
-  });
-  for (const Tensor& average : data) {
-    EXPECT_THAT(average.to_vector(), ElementsAre(5.5, 11, 16.5, 22));
-  }
-  // In place: the part is a view of the whole.
-  each([&](int rank) {
-    const Tensor& whole = data[static_cast<std::size_t>(rank)];
-    const std::size_t begin = static_cast<std::size_t>(rank) * 2;
-    const Tensor part = whole.slice(0, {begin, begin + 2});
-    return calls::reduce_scatter(whole, part, ReduceOp::kSum, {.rank = rank, .size = kSize});
-  });
-  EXPECT_THAT(data[0].slice(0, {0, 2}).to_vector(), ElementsAre(11, 22));
-  EXPECT_THAT(data[1].slice(0, {2, 4}).to_vector(), ElementsAre(33, 44));
-  each([&](int rank) {
-    const Tensor& whole = data[static_cast<std::size_t>(rank)];
-    const std::size_t begin = static_cast<std::size_t>(rank) * 2;
-    return calls::all_gather(whole.slice(0, {begin, begin + 2}), whole,
-                             {.rank = rank, .size = kSize});
-  });
-  for (const Tensor& whole : data) EXPECT_THAT(whole.to_vector(), ElementsAre(11, 22, 33, 44));
-}
-
 double sum_of_ones(const Device& device, std::size_t terms) {
   const std::vector<Tensor> from(terms, Tensor::from<float>(device, {1}, std::vector{1.0F}));
   const Tensor into = Tensor::zeros(device, {1}, DType::kF32);
@@ -170,25 +104,6 @@ TEST(MemoryOps, ADeviceCombinesAsManyAsItSaysAndNoMore) {
   EXPECT_GE(most, 8U) << "the ranks of a node";
   EXPECT_EQ(sum_of_ones(device, most), static_cast<double>(most));
   EXPECT_THROW(static_cast<void>(sum_of_ones(device, most + 1)), ConfigError);
-}
-
-TEST(MemoryOps, TheHostCombinesAnyNumber) {
-  EXPECT_GT(host_memory().most_combined(), 1U << 20);
-  EXPECT_EQ(sum_of_ones(Device::cpu(), 1000), 1000.0);
-}
-
-TEST(CombineTensors, AddsInOrderOnEveryDeviceThatTheHostPlays) {
-  for (const DeviceKind kind : {DeviceKind::kCpu, DeviceKind::kEmulated}) {
-    const Device device = Device::create(kind);
-    std::vector<Tensor> terms;
-    for (const double first : {1.0, 10.0, 100.0}) {
-      terms.push_back(Tensor::from<double>(device, {2}, std::vector{first, 2 * first}));
-    }
-    combine_tensors(ReduceOp::kSum, terms.front(), terms);
-    EXPECT_EQ(terms.front().to_vector(), (std::vector{111.0, 222.0})) << to_string(kind);
-    combine_tensors(ReduceOp::kMax, terms[1], std::vector{terms[1], terms[2]});
-    EXPECT_EQ(terms[1].to_vector(), (std::vector{100.0, 200.0})) << to_string(kind);
-  }
 }
 
 class CombinedOnADevice : public test::RandomTest {};

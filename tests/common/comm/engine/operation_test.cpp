@@ -42,60 +42,6 @@ TEST(Operation, IsNamedByKindNumberGroupAndData) {
   EXPECT_EQ(text_of(OpKind::kRecv), "recv #3 of 'dp' (4096 f32 from rank 2)");
 }
 
-TEST(Operation, ItsLabelStandsBehindIt) {
-  OperationInfo info{.kind = OpKind::kAllReduce, .communicator = "dp", .label = "bucket 2"};
-  info.count = 5;
-  EXPECT_EQ(to_string(info), "all_reduce #0 of 'dp' (sum of 5 f32) [bucket 2]");
-  info.kind = OpKind::kBarrier;
-  EXPECT_EQ(to_string(info), "barrier #0 of 'dp' [bucket 2]");
-  EXPECT_EQ(call_text(info), "barrier [bucket 2]");
-}
-
-TEST(DivideAverage, DividesWhereThereIsAResult) {
-  const Tensor data = test::filled(Device::cpu(), {3}, DType::kF64, 12.0);
-  comm::CollectiveCall call{.info = {.kind = OpKind::kAllReduce, .dtype = DType::kF64},
-                            .input = data,
-                            .output = data,
-                            .sent = {},
-                            .received = {}};
-  divide_average(call, 4, comm::host_memory());
-  EXPECT_EQ(data.to_vector(), (std::vector<double>{12, 12, 12})) << "a sum";
-  call.info.op = ReduceOp::kAverage;
-  divide_average(call, 4, comm::host_memory());
-  EXPECT_EQ(data.to_vector(), (std::vector<double>{3, 3, 3}));
-  call.output = {};
-  divide_average(call, 4, comm::host_memory());
-  EXPECT_EQ(data.to_vector(), (std::vector<double>{3, 3, 3})) << "not the root of a reduce";
-}
-
-TEST(Operation, AsACallHasNoNumber) {
-  OperationInfo info;
-  info.kind = OpKind::kAllReduce;
-  info.count = 5;
-  info.dtype = DType::kI32;
-  EXPECT_EQ(call_text(info), "all_reduce (sum of 5 i32)");
-  info.kind = OpKind::kBarrier;
-  EXPECT_EQ(call_text(info), "barrier");
-}
-
-TEST(Operation, KindsHaveNamesOfTheirOwn) {
-  std::set<std::string_view> names;
-  for (std::size_t kind = 0; kind < kOpKinds; ++kind) {
-    names.insert(to_string(static_cast<OpKind>(kind)));
-  }
-  EXPECT_EQ(names.size(), kOpKinds);
-}
-
-TEST(Traffic, IsKeptByKind) {
-  CommStats stats;
-  stats[OpKind::kSend] = {.operations = 2, .sent_bytes = 30};
-  stats[OpKind::kAllReduce].sent_bytes = 12;
-  EXPECT_EQ(stats.sent_bytes(), 42U);
-  const CommStats& read = stats;
-  EXPECT_EQ(read[OpKind::kSend], (CommStats::PerKind{2, 30}));
-  EXPECT_EQ(read[OpKind::kBroadcast], CommStats::PerKind{});
-}
-
 template <class E>
 std::exception_ptr error(const std::string& text) {
   return std::make_exception_ptr(E(text));
@@ -117,36 +63,11 @@ TEST(CommError, KindsSayHowARankEnded) {
   EXPECT_EQ(kind_of(std::make_exception_ptr(42)), ErrorKind::kOther);
 }
 
-TEST(CommError, ARankThatFailedBecauseOfAnotherHasTheOthersKind) {
-  for (const ErrorKind kind : {ErrorKind::kOther, ErrorKind::kBadInput, ErrorKind::kNotWritten,
-                               ErrorKind::kInterrupted, ErrorKind::kComm}) {
-    const RankFailed failed(3, kind, "rank 3 has failed");
-    EXPECT_EQ(kind_of(std::make_exception_ptr(failed)), kind);
-    EXPECT_EQ(failed.failed_rank(), 3);
-    EXPECT_EQ(failed.kind(), kind);
-  }
-}
-
-TEST(CommError, MessagesAreWhatWasThrown) {
-  EXPECT_EQ(message_of(error<ConfigError>("no such rank")), "no such rank");
-  EXPECT_EQ(message_of(error<std::logic_error>("plain")), "plain");
-  EXPECT_EQ(message_of(std::make_exception_ptr(42)), "something that is not an exception");
-}
-
 }  // namespace
 }  // namespace ultra
 
 namespace ultra::comm {
 namespace {
-TEST(BytesOf, AreAllBytesOfATensor) {
-  const Tensor tensor = Tensor::zeros(Device::cpu(), {3, 2}, DType::kF64);
-  EXPECT_EQ(bytes_of(tensor).size(), 48U);
-  EXPECT_EQ(bytes_of(tensor.slice(0, {1, 2})).size(), 16U);
-  EXPECT_EQ(bytes_of(tensor.slice(0, {1, 2})).data(), bytes_of(tensor).data() + 16);
-  EXPECT_EQ(bytes_of(Tensor::zeros(Device::cpu(), {5}, DType::kI32)).size(), 20U);
-  EXPECT_TRUE(bytes_of(Tensor{}).empty());
-}
-
 TEST(Overlap, NeedsAnElementInCommon) {
   const Tensor tensor = Tensor::zeros(Device::cpu(), {10}, DType::kF32);
   const auto piece = [&](std::size_t begin, std::size_t end) {
@@ -179,12 +100,6 @@ std::string complaint(const OperationInfo& other) {
   return message_of<CommMismatch>([&] { expect_same_call(answers, info); });
 }
 
-TEST(RollCall, IsContentWhenAllCallTheSame) {
-  const OperationInfo info = sum_of(12);
-  EXPECT_NO_THROW(expect_same_call(std::vector<Answer>(5, Answer::of(info)), info));
-  EXPECT_NO_THROW(expect_same_call(std::vector<Answer>(1, Answer::of(info)), info));
-}
-
 TEST(RollCall, FindsAMemberThatIsOutOfStep) {
   OperationInfo later = sum_of(12);
   later.sequence = 8;
@@ -201,27 +116,6 @@ TEST(RollCall, NamesTheMinorityAndBothCalls) {
             "the members of 'dp' call different operations as their number 7: rank 2 calls "
             "reduce_scatter (sum of 12 f32), ranks 0, 1, 3 call all_reduce (sum of 12 f32). All "
             "must call the same operations in the same order.");
-}
-
-TEST(RollCall, SeesEveryDifference) {
-  EXPECT_THAT(complaint(sum_of(13)), HasSubstr("rank 2 calls all_reduce (sum of 13 f32), ranks"));
-  OperationInfo dtype = sum_of(12);
-  dtype.dtype = DType::kF64;
-  EXPECT_THAT(complaint(dtype), HasSubstr("rank 2 calls all_reduce (sum of 12 f64), ranks"));
-  OperationInfo op = sum_of(12);
-  op.op = ReduceOp::kMin;
-  EXPECT_THAT(complaint(op), HasSubstr("rank 2 calls all_reduce (min of 12 f32), ranks"));
-}
-
-TEST(RollCall, SeesADifferentRoot) {
-  OperationInfo info = sum_of(12);
-  info.kind = OpKind::kBroadcast;
-  info.root = 1;
-  std::vector<Answer> answers(3, Answer::of(info));
-  answers[0].root = 2;
-  const auto text = message_of<CommMismatch>([&] { expect_same_call(answers, info); });
-  EXPECT_THAT(text, HasSubstr("rank 0 calls broadcast (12 f32 from rank 2), "
-                              "ranks 1, 2 call broadcast (12 f32 from rank 1)"));
 }
 
 TEST(RollCall, ListsEveryCallTheRarestFirst) {
@@ -268,22 +162,6 @@ TEST(RollCall, OfALongLabelItQuotesTheBeginning) {
   EXPECT_THAT(complaint(fits, fits + "x"), HasSubstr("[gradients of the layers 0 to ...]. All"));
   EXPECT_EQ(complaint(fits + "x", fits + "x"), "");
   EXPECT_NE(complaint(fits + "x", fits + "y"), "") << "all of it is compared";
-}
-
-TEST(RollCall, SpeaksOfOneRankAndOfMany) {
-  EXPECT_EQ(rank_list({2}), "rank 2");
-  EXPECT_EQ(rank_list({0, 2, 3}), "ranks 0, 2, 3");
-  const std::vector<int> world{0, 1, 2, 3};
-  EXPECT_EQ(have({2}, world, "not arrived"), "rank 2 has not arrived");
-  EXPECT_EQ(have({0, 2}, world, "not sent"), "ranks 0, 2 have not sent");
-  EXPECT_EQ(have({2}, "not arrived"), "rank 2 has not arrived");
-  EXPECT_EQ(have({0, 2}, "not sent"), "ranks 0, 2 have not sent");
-}
-
-TEST(RollCall, SaysWhoTheMembersOfAGroupAreInTheWorld) {
-  const std::vector<int> evens{0, 2, 4};
-  EXPECT_EQ(have({1}, evens, "not arrived"), "rank 1 (in the world: 2) has not arrived");
-  EXPECT_EQ(have({0, 2}, evens, "not sent"), "ranks 0, 2 (in the world: 0, 4) have not sent");
 }
 
 }  // namespace

@@ -219,15 +219,6 @@ TEST_F(ProgressEngineTest, TellsItsObserverInTheOrderOfTheEnds) {
   EXPECT_EQ(log.ended.size(), 2U);
 }
 
-TEST_F(ProgressEngineTest, AWaitThatLastsTooLongNamesTheOperationAndWhoIsMissing) {
-  ProgressEngine engine(monitor, until(milliseconds(50)));
-  const auto operation = start(engine, 4);
-  EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(operation); }),
-              AllOf(HasSubstr("rank 3 has waited 0.05 s in barrier #4 of 'dp': rank 2 has not "
-                              "arrived"),
-                    HasSubstr("--timeout")));
-}
-
 /// The rank that is missed got next to nothing of a core in the wait, and was ready for it.
 TEST_F(ProgressEngineTest, AWaitThatLastsTooLongTellsAStarvedRankFromAHang) {
   monitor->ranks.resize(4);
@@ -257,22 +248,6 @@ TEST_F(ProgressEngineTest, AnOperationThatHasNotBegunNamesTheOneBeforeIt) {
   EXPECT_THAT(message_of<CommTimeout>([&] { engine.wait(last); }),
               HasSubstr("barrier #5 of 'dp', which comes after barrier #4 of 'dp': rank 2 has not "
                         "arrived"));
-}
-
-TEST_F(ProgressEngineTest, AWaitSeesThatAnotherRankHasFailed) {
-  const auto operation = start(*on_call, 0);
-  monitor->failed = true;
-  EXPECT_THAT(message_of<RankFailed>([&] { on_call->wait(operation); }),
-              HasSubstr("barrier #0 of 'dp'"));
-}
-
-TEST_F(ProgressEngineTest, WhoOnlyAsksSeesItToo) {
-  const auto operation = start(*on_call, 0);
-  monitor->failed = true;
-  const auto ask_until_it_throws = [&] {
-    while (!on_call->poll(operation)) std::this_thread::yield();
-  };
-  EXPECT_THROW(ask_until_it_throws(), RankFailed);
 }
 
 TEST_F(ProgressEngineTest, WhoOnlyAsksTimesOutToo) {
@@ -355,34 +330,6 @@ TEST_F(ProgressEngineTest, AHandleThatOutlivesItsRankSaysSo) {
             "barrier #2 of 'dp' belongs to a rank that has ended");
 }
 
-TEST_F(ProgressEngineTest, AHandleEndsWithItsOperation) {
-  Work nothing;
-  EXPECT_TRUE(nothing.done());
-  EXPECT_NO_THROW(nothing.wait());
-  const auto operation = start(*on_call, 0);
-  Work work(on_call, operation);
-  EXPECT_FALSE(work.done());
-  operation->ends = true;
-  EXPECT_TRUE(work.done());
-  EXPECT_TRUE(work.done());
-  EXPECT_NO_THROW(work.wait());
-}
-
-TEST_F(ProgressEngineTest, OfSeveralHandlesTheFirstToEndIsReturned) {
-  Log log;
-  on_call->set_observer(&log);
-  const auto first = start(*on_call, 0);
-  const auto message = start_message(9);
-  Work works[] = {Work(on_call, first), Work(on_call, message), Work()};
-  message->ends = true;
-  on_call->poll();
-  first->ends = true;
-  EXPECT_EQ(wait_any(works), 1U);
-  EXPECT_TRUE(log.waits.empty()) << "it had ended";
-  EXPECT_EQ(wait_any(works), 0U);
-  EXPECT_THAT(log.waits, ElementsAre(0));
-}
-
 TEST_F(ProgressEngineTest, AWaitForOneOfManyIsExposedAndToldAsTheOneThatEnded) {
   Log log;
   on_call->set_observer(&log);
@@ -433,14 +380,6 @@ TEST_F(ProgressEngineTest, OneOfManyNeedsManyOfOneRank) {
   on_call->abandon();
   EXPECT_EQ(message_of<CommError>([&] { return wait_any(std::span(works).first(1)); }),
             "barrier #0 of 'dp' belongs to a rank that has ended");
-}
-
-TEST_F(ProgressEngineTest, DroppingAHandleDoesNotStopTheOperation) {
-  const auto operation = start(*on_call, 0);
-  { const Work work(on_call, operation); }
-  operation->ends = true;
-  on_call->poll();
-  EXPECT_EQ(on_call->stats()[OpKind::kBarrier].operations, 1U);
 }
 
 }  // namespace

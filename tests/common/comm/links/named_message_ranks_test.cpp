@@ -175,57 +175,6 @@ TEST_P(WaitAnyRanks, ServesEveryWorkerAsItComes) {
   }
 }
 
-TEST_P(WaitAnyRanks, NobodyWaitsForAWorkerThatComesLater) {
-  ranks_with(options, kRanks, [](Communicator& world) {
-    constexpr int kLate = 1;
-    constexpr int kRounds = 10;
-    if (world.rank() == kLate) {
-      world.recv(five(0), 0, 2).wait();  // the others are done
-      return work(world, 1);
-    }
-    if (world.rank() != 0) return work(world, kRounds);
-    std::vector<Work> works;
-    for (int worker = 1; worker < kRanks; ++worker) {
-      works.push_back(world.recv(five(0), worker));
-    }
-    std::vector<int> rounds(works.size(), kRounds);
-    for (int i = 0; i < (kRanks - 2) * kRounds; ++i) {
-      const std::size_t index = wait_any(works);
-      const int worker = static_cast<int>(index) + 1;
-      EXPECT_NE(worker, kLate);
-      world.send(five(0), worker, 1).wait();
-      if (--rounds[index] > 0) works[index] = world.recv(five(0), worker);
-    }
-    world.send(five(0), kLate, 2).wait();
-    EXPECT_EQ(wait_any(works), kLate - 1U);
-    world.send(five(0), kLate, 1).wait();
-  });
-}
-
-TEST_P(WaitAnyRanks, ATimeoutNamesThoseThatHaveNotCome) {
-  options.timeout = milliseconds(300);
-  const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
-    world.barrier().wait();
-    if (world.rank() != 0) {
-      std::this_thread::sleep_for(milliseconds(1500));
-      return;
-    }
-    std::vector<Work> works(3);
-    works[1] = world.recv(five(0), 1);
-    works[2] = world.recv(five(0), 2);
-    static_cast<void>(wait_any(works));
-  });
-  EXPECT_NE(fates.thrown, nullptr);
-  for (const auto& [rank, fate] : fates.ranks) {
-    if (rank != 0) continue;
-    EXPECT_TRUE(is_a<CommTimeout>(fate.error));
-    EXPECT_THAT(fate.message,
-                HasSubstr(worded("rank 0 has waited 0.3 s in wait_any of 2 operations: recv "
-                                 "#0 of 'world' (5 f32 from rank 1): rank 1 has not sent; "
-                                 "recv #0 of 'world' (5 f32 from rank 2): rank 2 has not")));
-  }
-}
-
 TEST_P(WaitAnyRanks, AFailedRankEndsIt) {
   const test::Fates fates = fates_with(options, 3, [](Communicator& world) {
     if (world.rank() == 2) throw NumericError("the loss is NaN");

@@ -56,27 +56,6 @@ std::string in_words(const Tape& tape, const gpu::TapedExchange& exchange) {
   return text;
 }
 
-/// What stands on a tape but for the works and the memory of its device, to the last number.
-std::string all_of(const Tape& tape) {
-  std::string text;
-  for (const gpu::Entry& entry : tape.entries) {
-    text += fmt::format("{} {} {}\n", static_cast<int>(entry.kind), static_cast<int>(entry.role),
-                        entry.index);
-  }
-  for (const gpu::TapedExchange& e : tape.exchanges) {
-    text += fmt::format("{} {} {} {} {} {} {} {} {}\n", static_cast<int>(e.kind), e.group,
-                        e.sequence, e.label, e.bytes, e.sent_bytes, e.ready, e.end, e.of_host);
-  }
-  for (const gpu::TapedMessage& m : tape.messages) {
-    text += fmt::format("{} {} {} {} {} {} {} {}\n", m.peer, m.group, m.name, m.bytes, m.ready,
-                        m.end, m.sends, m.of_host);
-  }
-  for (const gpu::TapedGroup& group : tape.groups) {
-    text += fmt::format("{} {}\n", group.name, fmt::join(group.members, " "));
-  }
-  return text + fmt::format("{}", fmt::join(tape.names, " "));
-}
-
 /// What one rank has taken part in.
 struct Record {
   Tape tape;
@@ -196,15 +175,6 @@ TEST_P(MetaWorld, EverySendMeetsOneReceive) {
   }
   EXPECT_EQ(sent, received);
   for (const auto& [way, sizes] : sent) EXPECT_THAT(sizes, SizeIs(1)) << "a name is used once";
-}
-
-TEST_P(MetaWorld, TwoRecordsAreEqual) {
-  const DrawnProgram program = test::draw_program(random, 60);
-  const int rank = static_cast<int>(random.between(0, kRanks - 1));
-  Record one, other;
-  record(program, rank, one);
-  record(program, rank, other);
-  EXPECT_EQ(all_of(one.tape), all_of(other.tape));
 }
 
 std::string name_of(const ::testing::TestParamInfo<std::tuple<bool, bool>>& info) {
@@ -391,16 +361,6 @@ TEST_F(MetaStreamsOfRanks, AReceiveIsWaitedForAndASendNever) {
   world.recv(other, 0, {.channel = 3, .number = 8}).wait();
   EXPECT_THAT(waits_for(last_end()), ElementsAre(StreamRole::kCompute));
   EXPECT_EQ(waits(), 1U);
-}
-
-TEST_F(MetaStreamsOfRanks, AShiftIsAMessageEachWayAndOneWait) {
-  const Tensor data = tensor(), other = tensor();
-  Work work = world.ring_shift(data, other);
-  ASSERT_EQ(tape.messages.size(), 2U);
-  EXPECT_EQ(tape.messages[0].peer, 2);
-  EXPECT_EQ(tape.messages[1].peer, 0);
-  work.wait();
-  EXPECT_THAT(waits_for(last_end()), ::testing::Contains(StreamRole::kCompute));
 }
 
 TEST_F(MetaStreamsOfRanks, AResultThatIsReadTooEarlyIsFound) {

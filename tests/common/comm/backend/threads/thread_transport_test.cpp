@@ -60,34 +60,6 @@ TEST_F(ThreadTransport, ASendEndsWhenItsReceiverHasTakenIt) {
   EXPECT_TRUE(receiving->test()) << "asking again does no harm";
 }
 
-TEST_F(ThreadTransport, AReceiveMayComeFirst) {
-  const auto data = bytes({7});
-  auto got = bytes({0});
-  const auto receiving = receive(1, got, 0);
-  EXPECT_FALSE(receiving->test());
-  const auto sending = send(0, data, 1);
-  EXPECT_TRUE(receiving->test());
-  EXPECT_EQ(got, data);
-}
-
-TEST_F(ThreadTransport, TagsAndSendersKeepMessagesApart) {
-  Tag lane = kTag;
-  lane.lane = 1;
-  Tag sequence = kTag;
-  sequence.sequence = 1;
-  Tag use = kTag;
-  use.use = Tag::Use::kCollective;
-  const auto data = bytes({9});
-  auto got = bytes({0});
-  const auto sending = send(0, data, 1, lane);
-  EXPECT_FALSE(receive(1, got, 0)->test());
-  EXPECT_FALSE(receive(1, got, 0, sequence)->test());
-  EXPECT_FALSE(receive(1, got, 0, use)->test());
-  EXPECT_FALSE(receive(1, got, 2, lane)->test());
-  EXPECT_FALSE(receive(2, got, 0, lane)->test());
-  EXPECT_TRUE(receive(1, got, 0, lane)->test());
-}
-
 TEST_F(ThreadTransport, GroupsKeepMessagesApart) {
   const std::vector<int> members{2, 0};
   const auto two = at(2).subgroup(members, 0);
@@ -103,16 +75,6 @@ TEST_F(ThreadTransport, GroupsKeepMessagesApart) {
   EXPECT_FALSE(later->irecv({std::span(got), {}, {}}, 0, kTag)->test()) << "another group's";
   EXPECT_TRUE(zero->irecv({std::span(got), {}, {}}, 0, kTag)->test());
   EXPECT_EQ(got, data);
-}
-
-TEST_F(ThreadTransport, RefusesAMessageOfAnotherSize) {
-  const auto data = bytes({1, 2, 3});
-  auto got = bytes({0, 0});
-  const auto sending = send(0, data, 1);
-  const auto receiving = receive(1, got, 0);
-  const auto text = message_of<CommMismatch>([&] { return receiving->test(); });
-  EXPECT_THAT(text, AllOf(HasSubstr("rank 0"), HasSubstr("3 bytes"), HasSubstr("expects 2")));
-  EXPECT_EQ(got, bytes({0, 0}));
 }
 
 TEST_F(ThreadTransport, AWithdrawnMessageNeverArrives) {
@@ -179,23 +141,6 @@ TEST(Bell, DoesNotSleepThroughARingThatCameBefore) {
   bell.sleep(seen, Clock::now() + std::chrono::hours(1));
 }
 
-TEST(Bell, SleepsUntilTheTimeHasCome) {
-  Bell bell;
-  const auto until = Clock::now() + milliseconds(10);
-  bell.sleep(bell.count(), until);
-  EXPECT_GE(Clock::now(), until);
-}
-
-TEST(ThreadWorldTest, ADeadlockIsSeenByTheLastWhoBlocks) {
-  ThreadWorld world(3);
-  EXPECT_NO_THROW(world.blocked(0, 0, "a"));
-  EXPECT_NO_THROW(world.blocked(1, 0, "b"));
-  EXPECT_NO_THROW(world.finished(2));
-  const auto text = message_of<Deadlock>([&] { world.blocked(0, 0, "c"); });
-  EXPECT_THAT(text, AllOf(HasSubstr("Rank 0 waits in c."), HasSubstr("Rank 1 waits in b."),
-                          HasSubstr("Rank 2 has returned from its function.")));
-}
-
 TEST(ThreadWorldTest, WhoMovesOrHasSomethingToLookAtIsNotDeadlocked) {
   ThreadWorld world(2);
   EXPECT_NO_THROW(world.blocked(0, 0, "a")) << "rank 1 moves";
@@ -204,19 +149,6 @@ TEST(ThreadWorldTest, WhoMovesOrHasSomethingToLookAtIsNotDeadlocked) {
   world.moving(0);
   EXPECT_NO_THROW(world.blocked(1, 1, "b")) << "rank 0 moves again";
   EXPECT_THROW(world.blocked(0, 0, "a"), Deadlock);
-}
-
-TEST(ThreadWorldTest, TheFirstFailureIsToldToTheOthers) {
-  ThreadWorld world(3);
-  EXPECT_EQ(world.failure(), nullptr);
-  EXPECT_NO_THROW(world.check(0, "x"));
-  world.fail(1, std::make_exception_ptr(ConfigError("first")));
-  world.fail(2, std::make_exception_ptr(ConfigError("second")));
-  EXPECT_EQ(ultra::message_of(world.failure()), "first");
-  EXPECT_NO_THROW(world.check(1, "x")) << "its own error";
-  EXPECT_EQ(message_of<RankFailed>([&] { world.check(0, "barrier #1"); }),
-            "rank 1 has failed: first (Rank 0 waited in barrier #1.)");
-  EXPECT_NO_THROW(world.blocked(0, 0, "a")) << "a failure is no deadlock";
 }
 
 // The members' operations in the hands of one thread, which decides who moves when.
@@ -307,18 +239,6 @@ TEST_F(DirectCollectiveTest, NobodyTouchesTheMemoryOfAMemberThatHasGivenUp) {
   EXPECT_FALSE(one->advance());
   EXPECT_EQ(one->waits_for(), "a member has given up");
   EXPECT_EQ(data[0].to_vector(), std::vector<double>(kLarge, 2));
-}
-
-TEST_F(DirectCollectiveTest, AMismatchIsToldToEveryMember) {
-  const auto zero = all_reduce(0, filled(5, 1));
-  const auto one = all_reduce(1, filled(6, 1));
-  const auto two = all_reduce(2, filled(5, 1));
-  EXPECT_FALSE(zero->advance());
-  EXPECT_FALSE(one->advance());
-  for (const auto& operation : {two, one, zero}) {
-    EXPECT_THAT(message_of<CommMismatch>([&] { return operation->advance(); }),
-                HasSubstr("rank 1 calls all_reduce (sum of 6 f64), ranks 0, 2 call"));
-  }
 }
 
 /// A member that caught a mismatch may go on, even where the operations' places come round again.
