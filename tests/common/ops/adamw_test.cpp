@@ -114,48 +114,6 @@ TEST_F(AdamWTest, OneStepEqualsThePaper) {
   }
 }
 
-TEST_F(AdamWTest, TheFirstStepMovesEachWeightByTheLearningRate) {
-  const Tensor w = Tensor::zeros(device, {3}, DType::kF64);
-  const Tensor m = Tensor::zeros(device, {3}, DType::kF64);
-  const Tensor v = Tensor::zeros(device, {3}, DType::kF64);
-  const std::vector<double> g = {1e-3, -5.0, 1e4};
-  adamw_into(w, Tensor::from<double>(device, {3}, g), m, v,
-             {.learning_rate = 0.1, .epsilon = 0.0, .weight_decay = 0.5, .step = 1});
-  EXPECT_TRUE(all_near(w, {-0.1, 0.1, -0.1}, rounding_bound(DType::kF64, 64, 0.1)));
-}
-
-TEST_F(AdamWTest, WithoutGradientOnlyTheDecayActs) {
-  const Tensor w = random.tensor(device, {7}, DType::kF64);
-  std::vector<double> expected = w.to_vector();
-  for (double& x : expected) x *= 1.0 - 0.01 * 0.1;
-  const Tensor zero = Tensor::zeros(device, {7}, DType::kF64);
-  adamw_into(w, zero, zero.clone(), zero.clone(), {.learning_rate = 0.01, .weight_decay = 0.1});
-  EXPECT_TRUE(all_near(w, expected, rounding_bound(DType::kF64, 2, 4.0)));
-}
-
-TEST_F(AdamWTest, ManyStepsFollowAScalarTrajectory) {
-  constexpr int kSteps = 25;
-  const Tensor w = random.tensor(device, {1}, DType::kF64);
-  const Tensor m = Tensor::zeros(device, {1}, DType::kF64);
-  const Tensor v = Tensor::zeros(device, {1}, DType::kF64);
-  double weight = w.to_vector()[0];
-  double first = 0.0;
-  double second = 0.0;
-  double tolerance = 0.0;
-  for (int step = 1; step <= kSteps; ++step) {
-    const double g = random.normal();
-    const AdamWStep c{.learning_rate = 0.01, .step = step};
-    const PaperAdamW paper(weight, g, first, second, c);
-    adamw_into(w, Tensor::from<double>(device, {1}, std::vector<double>{g}), m, v, c);
-    weight = paper.weight;
-    first = paper.first_moment;
-    second = paper.second_moment;
-    // Errors of the moments decay slower than one step forgets them: at most `step` steps add up.
-    tolerance += rounding_bound(DType::kF64, (40 + 2 * cancellation(c)) * step, paper.weight_size);
-    ASSERT_NEAR(w.to_vector()[0], weight, tolerance) << "step " << step;
-  }
-}
-
 TEST_F(AdamWTest, ShapesAndDTypesMustAgree) {
   const Tensor a = Tensor::zeros(device, {3}, DType::kF32);
   const Tensor b = Tensor::zeros(device, {4}, DType::kF32);

@@ -62,21 +62,6 @@ TEST_F(TokenCheckTest, NobodyWaitsForThoseOfADeviceWithStreams) {
   EXPECT_EQ(emulated.streams().synchronizations(), before);
 }
 
-TEST_F(TokenCheckTest, AcceptsEveryTokenOfTheVocabulary) {
-  const std::size_t vocab = random.between(1, 300);
-  EXPECT_NO_THROW(expect_token_ids("token", random.tokens(device, {4, 9}, vocab), vocab));
-  EXPECT_NO_THROW(expect_token_ids("token", Tensor::zeros(device, {0}, DType::kI32), 0));
-}
-
-TEST_F(TokenCheckTest, NamesTheFirstTokenThatIsNone) {
-  const std::vector<std::int32_t> values = {0, 3, 4, -7};
-  const Tensor tokens = Tensor::from<std::int32_t>(device, {2, 2}, values);
-  EXPECT_EQ(message_of<ShapeError>([&] { expect_token_ids("target", tokens, 4); }),
-            "target 4 at index 2 is outside of the vocabulary [0, 4)");
-  EXPECT_EQ(message_of<ShapeError>([&] { expect_token_ids("token", tokens, 5); }),
-            "token -7 at index 3 is outside of the vocabulary [0, 5)");
-}
-
 TEST_F(TokenCheckTest, ATargetMayBeNone) {
   const std::vector<std::int32_t> values = {0, kNoTarget, 4, -2};
   const Tensor targets = Tensor::from<std::int32_t>(device, {4}, values);
@@ -85,10 +70,6 @@ TEST_F(TokenCheckTest, ATargetMayBeNone) {
             "target 4 at index 2 is outside of the vocabulary [0, 4)");
   EXPECT_EQ(message_of<ShapeError>([&] { expect_targets(targets, 5); }),
             "target -2 at index 3 is outside of the vocabulary [0, 5)");
-}
-
-TEST_F(TokenCheckTest, RefusesOtherDTypes) {
-  EXPECT_THROW(expect_token_ids("token", Tensor::zeros(device, {2}, DType::kF32), 4), ShapeError);
 }
 
 }  // namespace

@@ -145,25 +145,6 @@ TEST_F(HeadZLossTest, TheGradientOfAZLossMatchesFiniteDifferences) {
   }
 }
 
-TEST_F(CrossEntropyTest, MicroBatchesUnderOneNormalizerAddUpToTheBatch) {
-  for (const DType dtype : test::kFloatDTypes) {
-    const std::size_t rows = random.between(2, 9);
-    const Tensor logits = random.tensor(device, {rows, 31}, dtype, 3.0);
-    const Tensor targets = random.tokens(device, {rows}, 31);
-    const Tensor whole = logits.clone();
-    const double loss = cross_entropy_into_gradient(whole, targets, count_of(rows));
-    double parts = 0.0;
-    for (std::size_t begin = 0; begin < rows;) {
-      const Range part{begin, random.between(begin + 1, rows)};
-      parts += cross_entropy_into_gradient(logits.slice(0, part), targets.slice(0, part),
-                                           count_of(rows));
-      begin = part.end;
-    }
-    EXPECT_NEAR(parts, loss, rounding_bound(DType::kF64, 3 * count_of(rows), loss));
-    EXPECT_TRUE(test::all_equal(logits, whole));  // rows are independent: bitwise
-  }
-}
-
 TEST_F(CrossEntropyTest, ATokenWithoutATargetHasNoLossAndNoGradient) {
   for (const DType dtype : test::kFloatDTypes) {
     const std::size_t rows = random.between(1, 6);
@@ -175,15 +156,6 @@ TEST_F(CrossEntropyTest, ATokenWithoutATargetHasNoLossAndNoGradient) {
     EXPECT_EQ(cross_entropy_into_gradient(logits, targets, 7.0), loss);
     EXPECT_TRUE(test::all_equal(logits.slice(0, {0, rows}), others));
     EXPECT_EQ(test::largest_magnitude(logits.slice(0, {rows, rows + 1}).to_vector()), 0.0);
-  }
-}
-
-TEST_F(CrossEntropyTest, NanGoesThroughToTheLoss) {
-  for (const DType dtype : test::kFloatDTypes) {
-    const Tensor logits = random.tensor(device, {1, 50}, dtype);
-    logits.slice(1, {random.between(0, 49), 50}).fill(std::nan(""));
-    const Tensor targets = Tensor::zeros(device, {1}, DType::kI32);
-    EXPECT_TRUE(std::isnan(cross_entropy_into_gradient(logits, targets, 1.0)));
   }
 }
 
@@ -228,11 +200,6 @@ TEST_F(CrossEntropyTest, TheLossIsWrittenOrAddedToANumberOfTheDevice) {
     EXPECT_EQ(number.to_vector().front(), loss);
     EXPECT_TRUE(test::all_equal(logits, gradient));
   }
-}
-
-TEST_F(CrossEntropyTest, UndefinedLogitsAreAnError) {
-  const Tensor targets = Tensor::zeros(device, {2}, DType::kI32);
-  EXPECT_THROW(static_cast<void>(cross_entropy_into_gradient(Tensor(), targets, 1.0)), ShapeError);
 }
 
 class PartialSoftmaxTest : public test::RandomTest {
@@ -299,12 +266,6 @@ TEST_F(PartialSoftmaxTest, AttentionOverKeysInTwoPartsIsThatOverAll) {
   const AttentionResult whole = over({0, keys});
   EXPECT_TRUE(all_near(merged.output, whole.output.to_vector(), 1e-13));
   EXPECT_TRUE(all_near(merged.log_sum_exp, whole.log_sum_exp.to_vector(), 1e-13));
-}
-
-TEST(PartialSoftmaxOnTheCpu, IsRefused) {
-  const Tensor x = Tensor::zeros(Device::cpu(), {1, 1, 1, 2}, DType::kF32);
-  const Tensor log_sum = Tensor::zeros(Device::cpu(), {1, 1, 1}, DType::kF32);
-  EXPECT_THROW(merge_attention_on_device({x, log_sum}, {x, log_sum}), InternalError);
 }
 
 }  // namespace

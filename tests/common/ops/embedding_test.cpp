@@ -87,43 +87,6 @@ TEST_F(EmbeddingTest, ShapesThatDoNotFitAreErrors) {
       HasSubstr("expected [1, 3, 2] of f32, found [1, 3, 4]"));
 }
 
-// Each token is in one part: the parts' rows are those of the whole table, everything else is zero.
-TEST_F(EmbeddingTest, PartsOfATableAddUpToTheWhole) {
-  for (const DType dtype : test::kFloatDTypes) {
-    const std::size_t vocab = random.between(1, 20);
-    const Tensor table = random.tensor(device, {vocab, random.between(1, 9)}, dtype);
-    const Tensor tokens = random.tokens(device, {2, 7}, vocab);
-    const std::vector<double> ids = tokens.to_vector();
-    const std::size_t cut = random.between(0, vocab);
-    const Tensor sum = embedding_part(table.slice(0, {0, cut}), tokens, 0);
-    const Tensor rest = embedding_part(table.slice(0, {cut, vocab}), tokens, cut);
-    for (std::size_t t = 0; t < tokens.numel(); ++t) {
-      const bool in_first = static_cast<std::size_t>(ids[t]) < cut;
-      const Tensor& zeros = in_first ? rest : sum;
-      const Tensor row = zeros.view({tokens.numel(), table.size(1)}).slice(0, {t, t + 1});
-      EXPECT_TRUE(test::all_equal(row, std::vector<double>(table.size(1), 0.0)));
-    }
-    ops::add_into(sum, rest);
-    EXPECT_TRUE(test::all_equal(sum, embedding(table, tokens)));
-  }
-}
-
-TEST_F(EmbeddingTest, PartsOfATableGetTheGradientsOfTheirTokens) {
-  for (const DType dtype : test::kFloatDTypes) {
-    const std::size_t vocab = random.between(1, 9);
-    const Tensor tokens = random.tokens(device, {3, 5}, vocab);
-    const Tensor d_y = random.tensor(device, {3, 5, random.between(1, 11)}, dtype);
-    const Tensor whole = Tensor::zeros(device, {vocab, d_y.size(2)}, dtype);
-    embedding_backward_into(whole, d_y, tokens);
-    const std::size_t cut = random.between(0, vocab);
-    for (const Range part : {Range{0, cut}, Range{cut, vocab}}) {
-      const Tensor d_part = Tensor::zeros(device, {part.size(), d_y.size(2)}, dtype);
-      embedding_part_backward_into(d_part, d_y, tokens, part.begin);
-      EXPECT_TRUE(test::all_equal(d_part, whole.slice(0, part)));
-    }
-  }
-}
-
 /// Rows that are taken from a matrix by a list, and added up again.
 class WeightedRowsTest : public test::RandomTest {
  protected:
@@ -209,14 +172,6 @@ TEST_F(WeightedRowsTest, OfNoRowsThereIsNothing) {
   const Tensor x = random.tensor(device, {tokens, features}, DType::kF32);
   EXPECT_EQ(take_rows(x, {}, {}).shape(), (Shape{0, features}));
   EXPECT_EQ(dot_rows(take_rows(x, {}, {}), x, {}).numel(), 0U);
-}
-
-TEST(WeightedRowsOnTheCpu, AreRefused) {
-  const Tensor x = Tensor::zeros(Device::cpu(), {1, 2}, DType::kF32);
-  const std::vector<std::int32_t> first = {0};
-  EXPECT_THROW(static_cast<void>(take_rows(x, first, {})), InternalError);
-  EXPECT_THROW(static_cast<void>(sum_rows(x, first, 1, {})), InternalError);
-  EXPECT_THROW(static_cast<void>(dot_rows(x, x, first)), InternalError);
 }
 
 }  // namespace

@@ -186,16 +186,6 @@ TEST_F(MatmulTest, OtherDTypesRanksAndColumnStridesAreErrors) {
   EXPECT_THAT(fails(Tensor()), HasSubstr("matmul"));
 }
 
-TEST_F(MatmulTest, AsMatrixFoldsTheLeadingDimensions) {
-  const Tensor x = random.tensor(device, {2, 3, 4}, DType::kF32);
-  const Tensor rows = as_matrix(x);
-  EXPECT_EQ(rows.shape(), (Shape{6, 4}));
-  EXPECT_TRUE(rows.shares_storage(x));
-  EXPECT_EQ(as_matrix(Tensor::zeros(device, {0, 3, 4}, DType::kF32)).shape(), (Shape{0, 4}));
-  EXPECT_EQ(as_matrix(Tensor::zeros(device, {2, 3, 0}, DType::kF32)).shape(), (Shape{6, 0}));
-  EXPECT_THROW(static_cast<void>(as_matrix(x.transpose(0, 1))), ShapeError);
-}
-
 // Small whole numbers: every sum is exact, in whatever order.
 TEST_F(MatmulTest, ABiasIsAddedToEachRowAndItsGradientIsTheirSum) {
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {

@@ -63,14 +63,6 @@ TEST(Plans, HaveAsManyMicroBatchesOnEveryRank) {
   }
 }
 
-TEST(Plans, OfAnotherNumberOfRanksAreRefused) {
-  run_ranks(2, [&](Communicator& world) {
-    EXPECT_THROW(static_cast<void>(make_plan(ultra::test::short_run(), world,
-                                             MeshShape({replicas(3)}), unequal_rules())),
-                 ConfigError);
-  });
-}
-
 TEST(Groups, AreKnownByNameInTheirOrder) {
   run_ranks(1, [&](Communicator& world) {
     RankGroups groups;

@@ -257,32 +257,10 @@ TEST_F(RunSchedule, RefusesPassesWithoutWhatTheyNeed) {
   EXPECT_THAT(refusal("F0 F0"), HasSubstr("a micro-batch passes a chunk once"));
 }
 
-TEST(StepSchedules, ActionsAreCalledByTheirPassMicroBatchAndChunk) {
-  EXPECT_EQ((Action{.kind = ActionKind::kForward}).str(), "F0");
-  EXPECT_EQ((Action{.kind = ActionKind::kBackward, .micro_batch = 12}).str(), "BW12");
-  EXPECT_EQ((Action{.kind = ActionKind::kBackwardInput, .micro_batch = 3}).str(), "B3");
-  EXPECT_EQ((Action{.kind = ActionKind::kBackwardWeight, .micro_batch = 1, .chunk = 2}).str(),
-            "W1.2");
-  EXPECT_EQ((Action{.kind = ActionKind::kUpdate, .micro_batch = 4}).str(), "U4");
-}
-
-TEST(StepSchedules, BackwardPassesMakeGradientsOfWeightsUnlessTheyOnlySendOn) {
-  const StepSchedule schedule = schedule_of("F0 BW0 B0 W0 U0");
-  EXPECT_FALSE(schedule[0].makes_gradients());
-  EXPECT_TRUE(schedule[1].makes_gradients());
-  EXPECT_FALSE(schedule[2].makes_gradients());
-  EXPECT_TRUE(schedule[3].makes_gradients());
-  EXPECT_FALSE(schedule[4].makes_gradients());
-}
-
 TEST(StepSchedules, KnowWhetherWeightsChangeBetweenTheirPasses) {
   EXPECT_FALSE(updates_between(schedule_of("F0 BW0 F1 BW1")));
   EXPECT_TRUE(updates_between(schedule_of("F0 BW0 U0")));
   EXPECT_FALSE(updates_between({}));
-}
-
-TEST(StepSchedules, HaveForwardPassesInTheirOrder) {
-  EXPECT_EQ(forwards_of(schedule_of("F0 F1.1 B0 F1 W0 B1.1 BW1")), schedule_of("F0 F1.1 F1"));
 }
 
 TEST(StepSchedules, AreCompleteWhenEverythingPassesForwardAndBackwardOnce) {

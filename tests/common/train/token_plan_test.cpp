@@ -18,13 +18,6 @@ class TokenPlanTest : public test::RandomTest {
   data::Sampler sampler{text, 5, 4, seed};
 };
 
-TEST_F(TokenPlanTest, WithoutAWordAllTokensPassInOneDocument) {
-  const TokenPlan plan;
-  EXPECT_EQ(plan.places(sampler, 0, {0, 2}), nullptr);
-  const data::Batch whole = sampler.batch(device, 0, {0, 2});
-  EXPECT_TRUE(test::all_equal(plan.part_of(whole).tokens, whole.tokens));
-}
-
 TEST_F(TokenPlanTest, TokensOfTheirPositionsPassAndPaddingHasNoTarget) {
   const TokenPlan plan{.positions = {1, 4, 5, 7}, .padded_len = 8};
   const data::Batch whole = sampler.batch(device, 2, {1, 3});
@@ -135,11 +128,6 @@ TEST_F(DocumentsTest, DependOnSeedAndNumberOnly) {
   EXPECT_EQ(begins(documents, 3, 100), begins(Documents(seed, 7), 3, 100));
   EXPECT_NE(begins(documents, 3, 100), begins(documents, 4, 100));
   EXPECT_NE(begins(documents, 3, 100), begins(Documents(seed + 1, 7), 3, 100));
-}
-
-TEST_F(DocumentsTest, OfOneTokenEach) {
-  const std::vector<std::int32_t> all = begins(Documents(seed, 1), 0, 5);
-  EXPECT_EQ(all, (std::vector<std::int32_t>{0, 1, 2, 3, 4}));
 }
 
 }  // namespace

@@ -85,21 +85,6 @@ TEST_F(SumTreeTest, GivesTheSameBitsForAllSplitsIntoNodes) {
   }
 }
 
-// Ranks whose micro-batches have one size, micro-batches whose sequences have another.
-TEST_F(SumTreeTest, GivesTheSameBitsForNodesOfNodes) {
-  for (int i = 0; i < 60 && !HasFailure(); ++i) {
-    const SumTree tree = SumTree::of_axis(16 << random.between(0, 3));
-    const std::size_t micro_batch = tree.leaf() << random.between(0, 3);
-    const std::size_t rank = micro_batch << random.between(0, 3);
-    const auto x = numbers<float>(rank * random.between(1, 7));
-    NodeCounter<float, std::plus<>> over_ranks{std::plus<>()};
-    for (std::size_t begin = 0; begin < x.size(); begin += rank) {
-      over_ranks.add(joined(tree, std::span(std::as_const(x)).subspan(begin, rank), micro_batch));
-    }
-    EXPECT_TRUE(same_bits(over_ranks.take(), tree.sum(std::span(std::as_const(x)))));
-  }
-}
-
 // The tests above can tell: parts that are no nodes, of the same numbers, give other bits.
 TEST_F(SumTreeTest, GivesOtherBitsForPartsThatAreNoNodes) {
   const SumTree tree = SumTree::of_axis(16);

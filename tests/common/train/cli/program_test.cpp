@@ -62,7 +62,7 @@ TEST(RunProgram, ErrorsOfTheUserAreOneLineAndExitCode2) {
   for (const Outcome& outcome :
        {run_throwing<ConfigError>("--heads is odd"), run_throwing<FileError>("--heads is odd"),
         run_throwing<NumericError>("--heads is odd"), run_throwing<Error>("--heads is odd"),
-        run_throwing<ShapeError>("--heads is odd")}) {
+        run_throwing<ShapeError>("--heads is odd"), run_throwing<OutOfMemory>("--heads is odd")}) {
     expect_one_error_line(outcome, 2);
     EXPECT_EQ(outcome.err, "error: --heads is odd\n");
   }

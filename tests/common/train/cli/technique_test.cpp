@@ -263,26 +263,6 @@ TEST(Setups, RankOptionsHaveTheAlgorithmsThatTheTechniquesName) {
   EXPECT_EQ(setup_of(2, {}).rank_options().algorithms, nullptr);
 }
 
-TEST(TrainWith, TakesTheWorkersThatItIsGiven) {
-  class Idle : public Worker {
-   public:
-    StepOutcome step(const StepPlan&) override { return {.loss = 7, .grad_norm = 1}; }
-    std::size_t parameter_count() const override { return 0; }
-  };
-  std::vector<std::string> calls;
-  TrainResult result;
-  static_cast<void>(test::printed_by([&] {
-    run_ranks(1, [&](Communicator& world) {
-      result = train_with(
-          test::setup_of(test::short_run(), 1,
-                         list_of(test::plain_training(), std::make_unique<Talker>("x", calls))),
-          world, [](const train::Setup&, const RunContext&) { return std::make_unique<Idle>(); });
-    });
-  }));
-  EXPECT_EQ(result.steps.back().loss, 7);
-  EXPECT_THAT(calls, ::testing::Not(::testing::Contains("join x")));
-}
-
 /// A trainer whose ranks are some of the run's, and whose steps are its own.
 TEST(MakeTrainer, TrainsOnSomeOfTheRanks) {
   std::vector<double> losses(3);
@@ -304,8 +284,6 @@ TEST(MakeTrainer, TrainsOnSomeOfTheRanks) {
 }
 
 using Text = Slot<std::string>;
-
-TEST(Slots, AreEmptyUntilSomebodyProvidesSomething) { EXPECT_EQ(Text().get(), ""); }
 
 TEST(Slots, TakeALaterOfferInPlaceOfAnEarlierOne) {
   Text slot;

@@ -14,16 +14,6 @@
 namespace ultra::train {
 namespace {
 
-TEST(SumOver, AddsUpNumberByNumber) {
-  for (const int ranks : {1, 3}) {
-    run_ranks(ranks, [&](Communicator& world) {
-      std::vector<double> numbers{1.0 + world.rank(), -0.5};
-      sum_over(world, numbers);
-      EXPECT_EQ(numbers, (std::vector<double>{ranks == 1 ? 1.0 : 6.0, -0.5 * ranks}));
-    });
-  }
-}
-
 class GradientNorm : public ultra::test::RandomTest {
  protected:
   std::unique_ptr<nn::Model> make(const nn::StageSpec& stage) {

@@ -14,18 +14,6 @@ namespace {
 using test::options_of;
 using test::valid;
 
-TEST(CommOptions, DefaultsAreOneRankWithOurCollectives) {
-  const auto options = valid<CommOptions>("");
-  EXPECT_EQ(options.world_size(), 1);
-  const auto ours = std::make_shared<const test::StarAlgorithms>();
-  const RankOptions ranks = options.rank_options(ours);
-  EXPECT_EQ(ranks.algorithms, ours);
-  EXPECT_EQ(ranks.timeout.count(), 60.0);
-  EXPECT_EQ(ranks.checking, Checking::kOn);
-  EXPECT_EQ(ranks.progress, ultra::Progress::kThread);
-  EXPECT_FALSE(ranks.link.has_value());
-}
-
 TEST(CommOptions, EveryFlagReachesItsValue) {
   const auto options = valid<CommOptions>(
       "--ranks 3 --timeout 0.5 --link latency-us=50,gbps=1 --progress on-call "

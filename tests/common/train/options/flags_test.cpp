@@ -95,20 +95,6 @@ TEST(Flags, EachKindReachesItsValue) {
   EXPECT_EQ(kinds.times_given, 1);
 }
 
-TEST(Flags, WhatIsLeftOutStays) {
-  const AllKinds kinds = parse("");
-  EXPECT_EQ(kinds.count, 4U);
-  EXPECT_EQ(kinds.text, "words");
-  EXPECT_EQ(kinds.maybe_count, std::nullopt);
-  EXPECT_EQ(kinds.maybe_number, std::nullopt);
-  EXPECT_EQ(kinds.maybe_text, std::nullopt);
-  EXPECT_THAT(kinds.list, ElementsAre());
-  EXPECT_EQ(kinds.read, "");
-  EXPECT_FALSE(kinds.set);
-  EXPECT_TRUE(kinds.cleared);
-  EXPECT_EQ(kinds.times_given, 0);
-}
-
 /// The message that refuses a flag's value.
 std::string refusal(const std::string& flag, const std::string& value) {
   AllKinds kinds;
@@ -209,11 +195,6 @@ struct FruitOptions {
   void add_to(CLI::App& app) { add_choice(app, "--fruit", fruit, kFruits, "Food", "what to eat"); }
 };
 
-TEST(ChoiceOption, EachWordHasItsMeaning) {
-  EXPECT_EQ(test::parsed<FruitOptions>({"--fruit", "apple"}).fruit, Fruit::kApple);
-  EXPECT_EQ(test::parsed<FruitOptions>({"--fruit", "plum"}).fruit, Fruit::kPlum);
-}
-
 TEST(ChoiceOption, WithoutTheFlagTheValueStaysAndHelpShowsItsWord) {
   EXPECT_EQ(test::parsed<FruitOptions>({}).fruit, Fruit::kPear);
   FruitOptions options;
@@ -238,12 +219,6 @@ TEST(Conflicts, TheFirstThatIsBrokenIsNamedWithItsReason) {
       {.first = "--e", .second = "--f", .reason = "later.", .broken = true}};
   EXPECT_EQ(test::message_of<ConfigError>([&] { reject_conflicts(rows); }),
             "--c 2 does not go together with --d: two at once.");
-}
-
-TEST(Conflicts, WhatIsNotBrokenPasses) {
-  EXPECT_NO_THROW(reject_conflicts({}));
-  const std::vector<Conflict> kept = {{.first = "--a", .second = "--b", .reason = "kept."}};
-  EXPECT_NO_THROW(reject_conflicts(kept));
 }
 
 struct Asked {
@@ -315,21 +290,6 @@ TEST(QuestionFlags, CountsHaveBounds) {
   EXPECT_NO_THROW(expect_between("--nodes", 3, 1, 3));
   EXPECT_EQ(test::message_of<ConfigError>([] { expect_between("--nodes", 4, 1, 3); }),
             "--nodes is 4. It must be from 1 to 3.");
-}
-
-TEST(QuestionFlags, APredictionAnswersWhenItIsAsked) {
-  Prediction<Asked> technique;
-  train::Setup setup;
-  EXPECT_TRUE(technique.questions().empty());
-  EXPECT_FALSE(technique.answer(setup).has_value());
-  CLI::App app;
-  technique.add_flags(app, setup);
-  app.parse("--ask layers");
-  technique.validate(setup);
-  ASSERT_EQ(technique.questions().size(), 1U);
-  EXPECT_EQ(technique.questions().front().flag, "--ask");
-  setup.train.model.num_layers = 3;
-  EXPECT_EQ(technique.answer(setup), "layers of 3");
 }
 
 }  // namespace

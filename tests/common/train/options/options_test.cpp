@@ -133,69 +133,6 @@ TEST(TrainOptions, ScheduleWarmsUpToTheHighestRateAndFalls) {
   EXPECT_DOUBLE_EQ(o.schedule().at(40), 0.25 * o.schedule().final_fraction);
 }
 
-TEST(TrainOptions, HelpNamesEveryFlagWithItsDefault) {
-  TrainOptions options;
-  test::expect_parts(test::help_of([&](CLI::App& app) { options.add_to(app); }),
-                     {"--layers",
-                      "--hidden",
-                      "--heads",
-                      "--kv-heads",
-                      "--ffn",
-                      "--seq",
-                      "--global-batch",
-                      "--micro-batch",
-                      "--steps",
-                      "--lr",
-                      "--warmup",
-                      "--clip",
-                      "--seed",
-                      "--dtype",
-                      "--device",
-                      "--device-memory",
-                      "--data",
-                      "--metrics",
-                      "--trace",
-                      "--trace-steps",
-                      "--vocab",
-                      "--init",
-                      "--tokens",
-                      "--tied-embeddings",
-                      "--val-data",
-                      "--val-every",
-                      "--val-batches",
-                      "--mask",
-                      "--decay",
-                      "--head-dim",
-                      "--qkv-bias",
-                      "--qk-norm",
-                      "--window",
-                      "--head-chunks",
-                      "--mtp",
-                      "--mtp-weight",
-                      "--head-z-loss",
-                      "--attention",
-                      "--kv-lora-rank",
-                      "--q-lora-rank",
-                      "--qk-nope-head-dim",
-                      "--qk-rope-head-dim",
-                      "--v-head-dim",
-                      "f32"});
-}
-
-TEST(TrainOptions, CountsAreWholeNumbers) {
-  for (const std::string flag :
-       {"--layers", "--hidden", "--heads", "--kv-heads", "--ffn", "--seq", "--global-batch",
-        "--micro-batch", "--steps", "--warmup", "--seed", "--decay", "--head-dim", "--trace-steps",
-        "--vocab", "--val-every", "--val-batches", "--window", "--head-chunks"}) {
-    for (const std::string value : {"-1", "-18446744073709551615", "1.5", "1e3", "many",
-                                    "18446744073709551616", "0x10", "7 "}) {
-      const auto assign = [&] { kParse({flag + "=" + value}); };
-      test::expect_parts(test::message_of<ConfigError>(assign), {flag});
-    }
-    test::expect_refused<ConfigError>(kParse, {{flag + " -3", {"is -3", "whole number"}}});
-  }
-}
-
 TEST(TrainOptions, OtherValuesAreRefused) {
   test::expect_refused<ConfigError>(kParse,
                                     {{"--lr high", {"--lr is 'high'"}},

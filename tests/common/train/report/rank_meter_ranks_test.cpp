@@ -122,23 +122,6 @@ TEST(RankMeter, CountsTrafficFromItsStartAndTheDevicesMemory) {
   });
 }
 
-TEST(ExchangeSummaries, GivesEveryRankAll) {
-  run_ranks(3, [](Communicator& world) {
-    RankSummary own;
-    own.rank = world.rank();
-    own.reserved_bytes = 1000 + static_cast<std::size_t>(world.rank());
-    own.seconds.idle = 1.0 / (1 + world.rank());
-    const std::vector<RankSummary> all = exchange_summaries(world, own);
-    ASSERT_EQ(all.size(), 3U);
-    for (int rank = 0; rank < 3; ++rank) {
-      const RankSummary& one = all[static_cast<std::size_t>(rank)];
-      EXPECT_EQ(one.rank, rank);
-      EXPECT_EQ(one.reserved_bytes, 1000U + static_cast<std::size_t>(rank));
-      EXPECT_EQ(one.seconds.idle, 1.0 / (1 + rank));
-    }
-  });
-}
-
 class ClockOffset : public ultra::test::RandomTest {
  protected:
   /// Readings of a clock that is `offset` ahead, over ways of `shortest` seconds and more.
@@ -272,13 +255,6 @@ TEST(CommTrace, OperationsSideBySideStandInTracksOfTheirOwn) {
     EXPECT_EQ(names["communication"], "all_reduce dp: a; all_reduce dp: c; ");
     EXPECT_EQ(names["communication 2"], "all_reduce dp: b; all_reduce dp: e; ");
     EXPECT_EQ(names["communication 3"], "all_reduce dp: d; ");
-  });
-}
-
-TEST(CommTrace, WithoutARecorderObservesNothing) {
-  run_ranks(2, [](Communicator& world) {
-    const CommTrace comm_trace(world, nullptr);
-    world.barrier().wait();
   });
 }
 

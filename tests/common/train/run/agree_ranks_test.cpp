@@ -13,16 +13,6 @@
 namespace ultra::train {
 namespace {
 
-TEST(Agree, GoesOnWhenAllRanksSucceed) {
-  for (const int size : {1, 3}) {
-    run_ranks(size, [&](Communicator& world) {
-      int calls = 0;
-      agree(world, [&] { ++calls; });
-      EXPECT_EQ(calls, 1);
-    });
-  }
-}
-
 /// Expects that each of three ranks is told `message` when `failing` throws an E.
 template <class E>
 void expect_told(int failing, const std::string& message) {
@@ -69,12 +59,6 @@ TEST(Agree, OtherErrorsEndTheRunAsTheyAre) {
 std::string differ(int rank, const std::string& said, const std::string& by_rank_0) {
   if (said == by_rank_0) return {};
   return "rank " + std::to_string(rank) + " says " + said + ", rank 0 says " + by_rank_0;
-}
-
-TEST(ExpectSame, GoesOnWhenAllRanksSayTheSame) {
-  for (const int size : {1, 3}) {
-    run_ranks(size, [&](Communicator& world) { expect_same(world, "yes", differ); });
-  }
 }
 
 TEST(ExpectSame, TheLowestRankThatDiffersIsNamedOnAllRanks) {

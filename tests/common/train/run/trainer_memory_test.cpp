@@ -162,36 +162,5 @@ TEST_F(TrainingTrace, NamesThePhasesOfAStepInTheirOrder) {
   EXPECT_EQ(phases, expected);
 }
 
-TEST_F(TrainingTrace, CoversTheFirstStepsOnly) {
-  run(4);
-  const std::size_t changes = Trace(path).memory.size();
-  run(9);
-  const Trace longer(path);
-  EXPECT_EQ(longer.steps.size(), 4U);
-  EXPECT_EQ(longer.memory.size(), changes) << "no counter after the traced steps";
-  EXPECT_LE(longer.memory.back().time, longer.steps.at("step 4").end);
-}
-
-TEST_F(TrainingTrace, FilesAppearTogetherAndWithoutPartialFiles) {
-  options.metrics = folder.path("metrics.jsonl");
-  const TrainResult result = run(3);
-  EXPECT_THAT(folder.names(), ElementsAre("metrics.jsonl", "trace.json"));
-  const std::vector<json> events = test::events_of(options.metrics);
-  ASSERT_EQ(events.size(), 4U);
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(events[i].at("loss").get<double>(), result.steps[i].loss) << "to the last bit";
-    EXPECT_EQ(events[i].at("grad_norm").get<double>(), result.steps[i].grad_norm);
-    EXPECT_EQ(events[3].at("losses")[i].get<double>(), result.steps[i].loss);
-  }
-  EXPECT_EQ(events[3].at("parameters"), result.parameters);
-}
-
-TEST_F(TrainingTrace, PathsAreTriedBeforeTheFirstStep) {
-  options.metrics = folder.path("metrics.jsonl");
-  path = folder.path("missing/trace.json");
-  EXPECT_THAT(test::message_of<FileError>([&] { run(3); }), HasSubstr("trace file (--trace)"));
-  EXPECT_THAT(folder.names(), IsEmpty()) << "the metrics file that was begun is gone";
-}
-
 }  // namespace
 }  // namespace ultra::train

@@ -82,18 +82,6 @@ TEST(Trainer, ReportsEveryStepWithItsLearningRate) {
   EXPECT_LE(seconds.total, result.seconds);
 }
 
-TEST(Trainer, StepsWithoutTheGradientsOfTheStepBefore) {
-  std::vector<std::size_t> steps;
-  const auto watch = test::before_each_step([&](const StepPlan& plan, const ModelScope& scope) {
-    steps.push_back(plan.step);
-    for (const nn::Parameter* parameter : scope.chunks[0]->parameters()) {
-      EXPECT_FALSE(parameter->grad().defined()) << "the last step's gradients are gone";
-    }
-  });
-  static_cast<void>(test::train_quietly(test::short_run(), watch));
-  EXPECT_EQ(steps, (std::vector<std::size_t>{1, 2, 3, 4, 5}));
-}
-
 TEST(Trainer, ARunsProductsAreWhatItAskedForWhateverAnotherOfTheProcessDid) {
   TrainOptions options = test::short_run();
   options.device = DeviceKind::kEmulated;
@@ -108,62 +96,6 @@ TEST(Trainer, ARunsProductsAreWhatItAskedForWhateverAnotherOfTheProcessDid) {
   }
   EXPECT_EQ(libraries, (std::vector{MatmulLibrary::kAny, MatmulLibrary::kOurs,
                                     MatmulLibrary::kTrees, MatmulLibrary::kAny}));
-}
-
-/// What the injected update saw.
-struct TensorUpdate {
-  Shape shape;
-  ops::AdamWStep constants;
-};
-
-std::vector<TensorUpdate> updates_of(const TrainOptions& options, TrainResult& result) {
-  std::vector<TensorUpdate> updates;
-  result = test::train_quietly(options, [&](StepConfig& step_config) {
-    step_config.rule =
-        optim::adamw({}, [&](const Tensor& value, const Tensor& grad, const Tensor& first,
-                             const Tensor& second, const ops::AdamWStep& constants) {
-          updates.push_back({value.shape(), constants});
-          ops::adamw_into(value, grad, first, second, constants);
-        });
-  });
-  return updates;
-}
-
-TEST(Trainer, UpdatesEveryParameterAndDecaysMatricesOnly) {
-  const TrainOptions options = test::short_run();
-  TrainResult result;
-  const std::vector<TensorUpdate> updates = updates_of(options, result);
-  // Per block two norms, q, k, v, output, gate, up, down; embedding, last norm and head.
-  const std::size_t tensors = options.model.num_layers * 9 + 3;
-  ASSERT_EQ(updates.size(), options.steps * tensors);
-  std::size_t elements = 0;
-  std::size_t vectors = 0;
-  for (std::size_t i = 0; i < tensors; ++i) {
-    elements += updates[i].shape.numel();
-    vectors += updates[i].shape.rank() == 1 ? 1U : 0U;
-    EXPECT_EQ(updates[i].constants.weight_decay > 0.0, updates[i].shape.rank() > 1);
-  }
-  EXPECT_EQ(vectors, options.model.num_layers * 2 + 1) << "the norms";
-  EXPECT_EQ(elements, result.parameters);
-}
-
-TEST(Trainer, ReportsTheNormBeforeClippingAndScalesByTheLimitOverIt) {
-  TrainOptions options = test::short_run();
-  options.clip_norm = 0.125;
-  TrainResult result;
-  const std::vector<TensorUpdate> clipped = updates_of(options, result);
-  const std::size_t tensors = clipped.size() / options.steps;
-  for (std::size_t i = 0; i < clipped.size(); ++i) {
-    const double norm = result.steps[i / tensors].grad_norm;
-    ASSERT_GT(norm, options.clip_norm) << "the limit of this test is meant to bind";
-    EXPECT_EQ(clipped[i].constants.gradient_scale, options.clip_norm / norm);
-  }
-  const double first_norm = result.steps[0].grad_norm;
-  options.clip_norm = 0.0;
-  for (const TensorUpdate& update : updates_of(options, result)) {
-    EXPECT_EQ(update.constants.gradient_scale, 1.0);
-  }
-  EXPECT_EQ(result.steps[0].grad_norm, first_norm);
 }
 
 TEST(Trainer, IntroducesTheRunAndShowsItsProgress) {
@@ -242,26 +174,6 @@ TEST_F(TrainerStops, BeforeAValidationOfMoreThanItsText) {
   EXPECT_NO_THROW(validate(17, TrainOptions().val_batches)) << "nobody has asked for so many";
 }
 
-TEST_F(TrainerStops, WhenTheLossIsNotFiniteAndLeavesNoFile) {
-  const auto lose = test::before_each_step([](const StepPlan& step, const ModelScope& scope) {
-    if (step.step == 3) scope.chunks.front()->parameters().back()->value().fill(std::nan(""));
-  });
-  EXPECT_THAT(test::message_of<NumericError>(
-                  [&] { static_cast<void>(test::train_quietly(options, lose)); }),
-              AllOf(HasSubstr("the loss is nan at step 3"), HasSubstr("lower --lr (0.003)"),
-                    HasSubstr("--warmup (2)"), HasSubstr("--clip (1)")));
-  EXPECT_THAT(folder.names(), IsEmpty());
-}
-
-TEST_F(TrainerStops, WhenTrainingDiverges) {
-  options.learning_rate = 1e30;
-  options.clip_norm = 0.0;
-  EXPECT_THAT(
-      test::message_of<NumericError>([&] { static_cast<void>(test::train_quietly(options)); }),
-      AllOf(HasSubstr("at step 2"), HasSubstr("lower --lr (1e+30)")));
-  EXPECT_THAT(folder.names(), IsEmpty());
-}
-
 TEST_F(TrainerStops, WhenItDoesNotFitIntoTheDeviceMemoryAndLeavesNoFile) {
   const TrainResult unlimited = test::train_quietly(test::short_run());
   const std::size_t needed = unlimited.ranks.at(0).memory.peak_total().bytes;
@@ -282,22 +194,6 @@ TEST_F(TrainerStops, WhenItDoesNotFitIntoTheDeviceMemoryAndLeavesNoFile) {
   EXPECT_THAT(folder.names(), ::testing::ElementsAre("m.jsonl", "t.json"));
 }
 
-TEST_F(TrainerStops, WithTheExitCodeOfBadInputWhenItDoesNotFit) {
-  ::testing::internal::CaptureStderr();
-  const int exit_code =
-      run_program({.name = "trainer",
-                   .description = "Trains.",
-                   .add_flags = [&](CLI::App& app) { options.add_to(app); },
-                   .body = [&] { static_cast<void>(test::train_quietly(options)); }},
-                  3, std::array{"trainer", "--device-memory", "100kB"}.data());
-  const std::string message = ::testing::internal::GetCapturedStderr();
-  EXPECT_EQ(exit_code, 2);
-  EXPECT_THAT(message,
-              AllOf(StartsWith("error: out of device memory: "), HasSubstr("into 100 kB")));
-  EXPECT_EQ(message.find('\n'), message.size() - 1) << message;
-  EXPECT_THAT(folder.names(), IsEmpty());
-}
-
 std::string message_for(double value) {
   TrainOptions options;
   options.learning_rate = 0.5;
@@ -314,12 +210,6 @@ TEST(ExpectFinite, SaysWhatWhereAndWhichFlagsMayHelp) {
   EXPECT_THAT(message_for(-std::nan("")), HasSubstr("norm is nan")) << "a NaN has no sign";
   EXPECT_THAT(message_for(INFINITY), HasSubstr("norm is inf"));
   EXPECT_THAT(message_for(-INFINITY), HasSubstr("norm is -inf"));
-}
-
-TEST(ExpectFinite, TakesEveryFiniteNumber) {
-  for (const double value : {0.0, -1.0, std::numeric_limits<double>::max()}) {
-    EXPECT_NO_THROW(expect_finite("loss", value, 1, {}));
-  }
 }
 
 }  // namespace

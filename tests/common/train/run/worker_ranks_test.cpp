@@ -20,7 +20,6 @@ using ultra::test::losses_of;
 using ultra::test::quietly;
 
 constexpr std::size_t kParameters = 1234;
-constexpr std::size_t kStepBytes = 8;
 
 /// A number as a message.
 Tensor message_of_one(double number) {
@@ -63,31 +62,6 @@ class FakeTrainer : public Worker {
 
   const Communicator& world_;
   std::vector<std::string>& calls_;
-};
-
-/// Has no loss of its own, and hands out a number per step instead.
-class FakeServer : public FakeTrainer {
- public:
-  using FakeTrainer::FakeTrainer;
-
-  StepOutcome step(const StepPlan& plan) override {
-    for (int peer = 0; peer + 1 < world().size(); ++peer) {
-      world().send(message_of_one(static_cast<double>(100 * plan.step)), peer).wait();
-    }
-    return {.loss = 0, .grad_norm = 0};
-  }
-};
-
-/// Its loss is what the last rank, a server, sends.
-class FakeClient : public FakeTrainer {
- public:
-  using FakeTrainer::FakeTrainer;
-
-  StepOutcome step(const StepPlan&) override {
-    const Tensor number = message_of_one(0);
-    world().recv(number, world().size() - 1).wait();
-    return {.loss = number.to_vector()[0], .grad_norm = 0};
-  }
 };
 
 class Workers : public ::testing::Test {
@@ -141,41 +115,6 @@ TEST_F(Workers, ConcludeOnceAndWhatTheyReplaceIsTheResult) {
   EXPECT_EQ(lines.back().at("losses"), (json{33.0, 63.0, 93.0}));
   EXPECT_EQ(lines.back().at("parameters"), kParameters);
   EXPECT_EQ(lines.back().at("config").at("kind"), "fake");
-}
-
-TEST_F(Workers, OfDifferentKindsMakeOneRun) {
-  quietly([&] {
-    run_ranks(3, [&](Communicator& world) {
-      std::vector<std::string> calls;
-      const bool serves = world.rank() == 2;
-      const TrainResult result = train(
-          options, text, serves ? maker<FakeServer>(calls) : maker<FakeClient>(calls), {}, world);
-      EXPECT_THAT(losses_of(result), ElementsAre(200, 400, 600)) << "of two clients";
-      EXPECT_EQ(result.ranks[2].communication.sent_bytes() -
-                    result.ranks[2].communication[OpKind::kAllReduce].sent_bytes,
-                2 * options.steps * kStepBytes);
-    });
-  });
-}
-
-TEST_F(Workers, GetWhatTheRunConsistsOf) {
-  quietly([&] {
-    run_ranks(2, [&](Communicator& world) {
-      std::vector<std::string> calls;
-      const auto make_worker = [&](const RunContext& context) {
-        EXPECT_EQ(&context.options, &options);
-        EXPECT_EQ(context.world.size(), 2);
-        EXPECT_EQ(context.world.rank(), world.rank());
-        EXPECT_EQ(context.sampler.global_batch_size(), options.global_batch);
-        EXPECT_EQ(context.device.memory().current().total(), 0U);
-        context.world.all_reduce(message_of_one(1)).wait();
-        return std::make_unique<FakeTrainer>(context, calls);
-      };
-      const TrainResult result = train(options, text, make_worker, {}, world);
-      EXPECT_EQ(result.ranks[0].communication[OpKind::kAllReduce].operations, 2 * options.steps)
-          << "what is sent before the first step is not the training's";
-    });
-  });
 }
 
 TEST_F(Workers, ThatThrowEndTheOthersAndLeaveNoFile) {

@@ -120,13 +120,6 @@ TEST_F(AdoptedModel, LatentsOfAFolderAreComputedInEitherForm) {
               AllOf(HasSubstr("latents of 14"), HasSubstr("has latents of 12")));
 }
 
-TEST_F(AdoptedModel, WithoutInitNothingChanges) {
-  TrainOptions options = test::options_of<TrainOptions>("--hidden 96");
-  const nn::ModelConfig before = options.model;
-  adopt_model(options);
-  EXPECT_EQ(options.model, before);
-}
-
 TEST_F(AdoptedModel, AFolderWithoutAModelIsRefused) {
   const test::TemporaryFolder empty;
   TrainOptions options;

@@ -72,14 +72,6 @@ TEST_F(KernelBackendTest, ProductsOfAllWaysEqualTheCpus) {
   }
 }
 
-TEST_F(KernelBackendTest, ProductsOfF64AreWithinMinus12) {
-  const Tensor a = numbers({33, 70}, DType::kF64);
-  const Tensor b = numbers({70, 21}, DType::kF64);
-  const Tensor expected = matmul(a, Transpose::kNo, b, Transpose::kNo);
-  const Tensor found = matmul(there(a), Transpose::kNo, there(b), Transpose::kNo);
-  EXPECT_TRUE(all_near(found.to(cpu), expected, 1e-12 * largest(expected)));
-}
-
 /// @param document  tokens of the shortest one that is packed in either sequence; 0: none is.
 void KernelBackendTest::check_attention(DType dtype, std::size_t seq, std::size_t kv_heads,
                                         std::size_t head_dim, std::size_t document,

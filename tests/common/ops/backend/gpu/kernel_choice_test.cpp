@@ -1,5 +1,6 @@
 // Covers: common/ops/backend/cpu/kernels.hpp, common/ops/backend/cpu/gemm.hpp
 // Covers: common/ops/backend/backend.hpp
+// The loops behind the backend are tested through the operations of common/ops.
 
 #include "common/ops/backend/gpu/kernel_choice.hpp"
 
@@ -255,12 +256,3 @@ TEST_F(ChooseTest, TheEmulatedDeviceHasItsKernelsAlone) {
 
 }  // namespace
 }  // namespace ultra::ops::gpu
-
-// The loops behind the backend are tested through the operations of common/ops, which are what
-// calls them; see the tests of those.
-namespace ultra::ops {
-namespace {
-TEST(Backend, TheCpuHasOne) { EXPECT_EQ(&backend_of(Device::cpu()), &cpu_backend()); }
-
-}  // namespace
-}  // namespace ultra::ops
