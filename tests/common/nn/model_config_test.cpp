@@ -1,24 +1,19 @@
-// What a model is made of: its sizes, its first weights, the places of its tokens, its parts.
+// What a model is made of: its sizes and its first weights.
 //
 // Covers: common/nn/initialization.hpp
-// Covers: common/nn/token_places.hpp
-// Covers: common/nn/collect.hpp
 // Covers: common/nn/named_models.hpp
 
 #include "common/nn/model_config.hpp"
 
 #include <map>
 
-#include "common/nn/collect.hpp"
 #include "common/nn/initialization.hpp"
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
 #include "common/nn/named_models.hpp"
-#include "common/nn/token_places.hpp"
 #include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
 #include "tests/support/toolbox.hpp"
-#include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
 namespace {
@@ -27,20 +22,6 @@ std::string refusal(const std::function<void(ModelConfig&)>& spoil) {
   ModelConfig config;
   spoil(config);
   return test::message_of<ConfigError>([&] { config.validate(); });
-}
-
-TEST(ModelConfig, TheDefaultIsAModel) { EXPECT_NO_THROW(ModelConfig().validate()); }
-
-class RandomModelConfig : public test::RandomTest {};
-
-TEST_F(RandomModelConfig, LegalDimensionsAreAccepted) {
-  for (int i = 0; i < 50; ++i) EXPECT_NO_THROW(test::random_model_config(random).validate());
-}
-
-TEST(ModelConfig, DerivesTheWidthsOfHeads) {
-  const ModelConfig config{.hidden_size = 96, .num_heads = 12, .num_kv_heads = 3};
-  EXPECT_EQ(config.head_dim(), 8U);
-  EXPECT_EQ(config.kv_hidden_size(), 24U);
 }
 
 TEST(ModelConfig, HeadsMayHaveAWidthOfTheirOwn) {
@@ -121,37 +102,7 @@ TEST(ModelConfig, LatentsThatMakeNoModelAreRefused) {
               AllOf(HasSubstr("see all tokens"), HasSubstr("Leave --window")));
 }
 
-TEST(ModelConfig, HeadsMustDivideHidden) {
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.hidden_size = 130; }),
-              AllOf(HasSubstr("--heads must divide --hidden"), HasSubstr("130 % 4 = 2")));
-}
-
-TEST(ModelConfig, KeyValueHeadsMustDivideHeads) {
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.num_kv_heads = 3; }),
-              AllOf(HasSubstr("--kv-heads must divide --heads"), HasSubstr("4 % 3 = 1")));
-}
-
-TEST(ModelConfig, RotaryPositionsNeedAnEvenHeadDimension) {
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.hidden_size = 12; }),
-              AllOf(HasSubstr("even head dimension"), HasSubstr("12 / 4 = 3")));
-}
-
-TEST(ModelConfig, NothingMayBeZero) {
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.vocab_size = 0; }), HasSubstr("--vocab is 0"));
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.hidden_size = 0; }), HasSubstr("--hidden is 0"));
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.num_layers = 0; }), HasSubstr("--layers is 0"));
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.num_heads = 0; }), HasSubstr("--heads is 0"));
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.num_kv_heads = 0; }), HasSubstr("--kv-heads is 0"));
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.ffn_hidden_size = 0; }), HasSubstr("--ffn is 0"));
-  EXPECT_THAT(refusal([](ModelConfig& c) { c.max_seq_len = 0; }), HasSubstr("--seq is 0"));
-}
-
 class InitializationTest : public test::RandomTest {};
-
-TEST_F(InitializationTest, ResidualProjectionsShrinkWithTheDepth) {
-  EXPECT_DOUBLE_EQ(residual_deviation({.num_layers = 2}), 0.01);
-  EXPECT_DOUBLE_EQ(residual_deviation({.num_layers = 8}), 0.005);
-}
 
 TEST_F(InitializationTest, AModelsWeightsHaveTheDeviationsThatAreStated) {
   const ModelConfig config{.hidden_size = 64, .num_layers = 3, .ffn_hidden_size = 96};
@@ -171,33 +122,6 @@ TEST_F(InitializationTest, AModelsWeightsHaveTheDeviationsThatAreStated) {
     // Six standard errors of the mean of squares of normal numbers.
     EXPECT_NEAR(mean_square, variance, 6.0 * variance * std::sqrt(2.0 / count)) << name;
   }
-}
-
-TEST(TokenPlaces, KnowWhereTheDocumentsOfEachSequenceBegin) {
-  const TokenPlaces places{.sequence_len = 3, .document_begins = {0, 0, 2, 0, 1, 1}};
-  const auto begins = places.begins(1, {1, 3});
-  ASSERT_EQ(begins.size(), 2U);
-  EXPECT_EQ(begins[0], 1);
-  EXPECT_EQ(begins[1], 1);
-  EXPECT_EQ(places.begins(0, {2, 3})[0], 2);
-}
-
-TEST(TokenPlaces, WithoutDocumentsThereAreNoBegins) {
-  EXPECT_TRUE((TokenPlaces{.positions = {0, 3}, .sequence_len = 4}.begins(0, {0, 2}).empty()));
-}
-
-class CollectTest : public LayerTest {};
-
-TEST_F(CollectTest, KeepsTheOrderAndSkipsNullModules) {
-  const auto first = factory.norm(context(), {"first"});
-  const auto second = factory.norm(context(), {"second"});
-  Module none;
-  const std::vector<Parameter*> all =
-      collect_parameters({second.get(), nullptr, &none, first.get()});
-  ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0]->name(), "second");
-  EXPECT_EQ(all[1]->name(), "first");
-  EXPECT_TRUE(collect_parameters({}).empty());
 }
 
 // The sums over the published checkpoints.

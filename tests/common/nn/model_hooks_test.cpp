@@ -2,7 +2,6 @@
 // are here for a while only, deferred weight gradients.
 //
 // Covers: common/nn/hooks.hpp
-#include <map>
 
 #include "common/nn/model.hpp"
 #include "tests/support/toolbox.hpp"
@@ -97,40 +96,6 @@ TEST_F(ModelHooksTest, AWeightIsReadBeforeItsGradientIsMade) {
   }
 }
 
-TEST_F(ModelHooksTest, ABlockHasTheParametersOfItsName) {
-  std::vector<Parameter*> of_blocks;
-  for (std::size_t layer = 0; layer < config.num_layers; ++layer) {
-    for (Parameter* p : model.block_parameters(layer)) {
-      EXPECT_EQ(depth_of(*p), layer + 1) << p->name();
-      of_blocks.push_back(p);
-    }
-  }
-  std::vector<Parameter*> expected;
-  for (Parameter* p : model.parameters()) {
-    if (depth_of(*p) > 0 && depth_of(*p) <= config.num_layers) expected.push_back(p);
-  }
-  EXPECT_EQ(of_blocks, expected);
-  EXPECT_THROW(static_cast<void>(model.block_parameters(config.num_layers)), InternalError);
-
-  config.num_layers = 3;
-  const Model stage(config, device, DType::kF64, seed, factory,
-                    {.layers = {1, 3}, .has_embedding = false, .has_head = true});
-  EXPECT_EQ(depth_of(*stage.block_parameters(2).front()), 3U) << "counted in the whole model";
-  EXPECT_THROW(static_cast<void>(stage.block_parameters(0)), InternalError);
-}
-
-TEST_F(ModelHooksTest, AReadyGradientIsFinal) {
-  std::map<const Parameter*, Tensor> seen;
-  for (Parameter* p : model.parameters()) {
-    hooks.push_back(
-        p->on_grad_ready([&](Parameter& ready) { seen[&ready] = ready.grad().clone(); }));
-  }
-  test::run_step(model, draw_batch(), 1.0);
-  for (const Parameter* p : model.parameters()) {
-    EXPECT_TRUE(test::all_equal(p->grad(), seen.at(p))) << p->name();
-  }
-}
-
 TEST_F(ModelHooksTest, PartsAreEmbeddingBlocksAndHeadAndHoldEveryParameter) {
   for (const StageSpec& spec : draw_stages()) {
     const Model stage(config, device, DType::kF64, seed, factory, spec);
@@ -148,17 +113,6 @@ TEST_F(ModelHooksTest, PartsAreEmbeddingBlocksAndHeadAndHoldEveryParameter) {
     }
     EXPECT_EQ(found, names);
     EXPECT_EQ(parameters, stage.parameters());
-  }
-}
-
-TEST_F(ModelHooksTest, APartHasTheParametersOfItsName) {
-  for (std::size_t part = 0; part < model.parts().size(); ++part) {
-    for (const Parameter* p : model.parts()[part].parameters) {
-      EXPECT_EQ(depth_of(*p), part) << p->name();
-    }
-  }
-  for (std::size_t layer = 0; layer < config.num_layers; ++layer) {
-    EXPECT_EQ(model.parts()[layer + 1].parameters, model.block_parameters(layer));
   }
 }
 
@@ -283,55 +237,6 @@ TEST_F(ModelHooksTest, WeightsThatAreHereForTheirPartOnlyGiveTheSameGradientsBit
   EXPECT_EQ(memory().current()[MemoryCategory::kParameters], before);
   EXPECT_EQ(memory().peak(MemoryCategory::kParameters).bytes, before + largest)
       << "one part at a time";
-}
-
-TEST_F(ModelHooksTest, AMissingWeightIsNamed) {
-  Model deferred(config, device, DType::kF64, seed, factory, StageSpec::whole(config),
-                 Values::kDeferred);
-  EXPECT_THAT(test::message_of<InternalError>([&] { test::run_step(deferred, draw_batch(), 1.0); }),
-              HasSubstr("model.embed_tokens.weight"));
-}
-
-TEST_F(ModelHooksTest, DeferredWeightGradientsEqualImmediateOnesBitwise) {
-  const std::vector<test::MicroBatch> batches = {draw_batch(), draw_batch()};
-  for (const auto& batch : batches) test::run_step(model, batch, 4.0);
-  const std::vector<Tensor> expected = test::gradients_of(model);
-  model.drop_grads();
-
-  DeferredGradients queue;
-  model.defer_grads_to(&queue);
-  std::map<std::string, int> ready;
-  for (Parameter* p : model.parameters()) {
-    hooks.push_back(p->on_grad_ready([&](Parameter& parameter) { ++ready[parameter.name()]; }));
-  }
-  for (const auto& batch : batches) test::run_step(model, batch, 4.0);
-  EXPECT_EQ(queue.size(), 2 * model.parameters().size());
-  EXPECT_TRUE(ready.empty());
-  for (const Parameter* p : model.parameters()) EXPECT_FALSE(p->grad().defined()) << p->name();
-
-  queue.run();
-  model.defer_grads_to(nullptr);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    const Parameter& p = *model.parameters()[i];
-    EXPECT_TRUE(test::all_equal(p.grad(), expected[i])) << p.name();
-    EXPECT_EQ(ready[p.name()], 2) << p.name();
-  }
-}
-
-TEST_F(ModelHooksTest, DeferralDoesNotChangeWhatAStagePassesOn) {
-  const StageSpec stage{
-      .layers = {0, config.num_layers}, .has_embedding = false, .has_head = false};
-  Model middle(config, device, DType::kF64, seed, factory, stage);
-  const Tensor x = random.tensor(device, {1, config.max_seq_len, config.hidden_size}, DType::kF64);
-  const Tensor d_y = random.tensor(device, x.shape(), DType::kF64);
-  Saved saved;
-  static_cast<void>(middle.forward(x, saved));
-  const Tensor expected = middle.backward(d_y, saved);
-  DeferredGradients queue;
-  middle.defer_grads_to(&queue);
-  static_cast<void>(middle.forward(x, saved));
-  EXPECT_TRUE(test::all_equal(middle.backward(d_y, saved), expected));
-  queue.run();
 }
 
 }  // namespace

@@ -22,19 +22,6 @@ class ModelMemoryTest : public test::RandomTest {
       test::random_micro_batch(random, device, config, 2, random.between(1, config.max_seq_len));
 };
 
-TEST_F(ModelMemoryTest, ParametersAndGradientsTakeTheirBytes) {
-  const std::size_t bytes = model.parameter_count() * size_of(dtype);
-  EXPECT_EQ(now(kParameters), bytes);
-  EXPECT_EQ(now(kGradients), 0U);
-  test::run_step(model, batch, 1.0);
-  EXPECT_EQ(now(kGradients), bytes);
-  test::run_step(model, batch, 1.0);
-  EXPECT_EQ(now(kGradients), bytes);
-  EXPECT_EQ(device.memory().peak(kGradients).bytes, bytes);
-  model.drop_grads();
-  EXPECT_EQ(now(kGradients), 0U);
-}
-
 TEST_F(ModelMemoryTest, ActivationsAreWhatTheSavedTreeHolds) {
   Saved saved;
   const Tensor logits = model.forward(batch.tokens, saved);
@@ -58,14 +45,6 @@ TEST_F(ModelMemoryTest, ABlockSavesTheTensorsThatTheTextLists) {
   const std::size_t head = 2 * config.hidden_size + 1;  // the last norm and the head's input
   const std::size_t elements = tokens * (config.num_layers * block + head);
   EXPECT_EQ(saved.bytes(), elements * size_of(dtype) + batch.tokens.nbytes());
-}
-
-TEST_F(ModelMemoryTest, AForwardPassThatKeepsNothingLeavesNothing) {
-  Saved discard(Saved::Mode::kDiscard);
-  const std::size_t before = device.memory().current().total();
-  static_cast<void>(model.forward(batch.tokens, discard));
-  EXPECT_EQ(device.memory().current().total(), before);
-  EXPECT_EQ(device.memory().peak(kActivations).bytes, 0U);
 }
 
 TEST_F(ModelMemoryTest, ActivationsFallWhileBackwardWalksDown) {
@@ -115,32 +94,6 @@ TEST_F(ModelMemoryTest, WhatWaitsForTheSecondHalfOfABackwardPassAreActivations) 
                 batch.tokens.nbytes());
   queue.run();
   EXPECT_EQ(now(kActivations), batch.tokens.nbytes());
-}
-
-TEST_F(ModelMemoryTest, TheModelGivesEverythingBack) {
-  const Device own = Device::cpu();
-  {
-    Model short_lived(config, own, dtype, seed, factory);
-    test::run_step(short_lived, test::random_micro_batch(random, own, config, 1, 1), 1.0);
-  }
-  EXPECT_EQ(own.memory().current().total(), 0U);
-}
-
-TEST_F(ModelMemoryTest, ASteadyStepAsksTheSystemForNothing) {
-  for (int warm_up = 0; warm_up < 2; ++warm_up) {
-    test::run_step(model, batch, 1.0);
-    test::run_step(model, batch, 1.0);
-    model.drop_grads();
-  }
-  const std::size_t allocations = device.system_allocations();
-  const std::size_t reserved = device.reserved_bytes();
-  for (int step = 0; step < 5; ++step) {
-    test::run_step(model, batch, 1.0);
-    test::run_step(model, batch, 1.0);
-    model.drop_grads();
-  }
-  EXPECT_EQ(device.system_allocations(), allocations);
-  EXPECT_EQ(device.reserved_bytes(), reserved);
 }
 
 }  // namespace

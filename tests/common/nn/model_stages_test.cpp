@@ -1,11 +1,9 @@
 // Models of any range of layers: what a pipeline's stages are.
 //
-// Covers: common/nn/model.hpp
+// Covers: common/nn/model.hpp, common/nn/collect.hpp
 
 #include "common/nn/model.hpp"
-#include "common/ops/elementwise.hpp"
 #include "tests/support/toolbox.hpp"
-#include "tests/support/training/finite_difference.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::nn {
@@ -81,26 +79,11 @@ void ModelStagesTest::expect_equal_to_whole(const std::vector<std::size_t>& cuts
   for (const Saved& one : saved) EXPECT_TRUE(one.empty());
 }
 
-TEST_F(ModelStagesTest, TwoHalvesJoinedEqualTheWholeBitwiseForEverySplit) {
-  for (std::size_t cut = 0; cut <= config.num_layers; ++cut) {
-    expect_equal_to_whole({0, cut, config.num_layers}, random.pick({DType::kF32, DType::kF64}));
-  }
-}
-
 TEST_F(ModelStagesTest, AnyStagesJoinedEqualTheWholeBitwise) {
   for (int round = 0; round < 5; ++round) {
     config = test::random_model_config(random);
     expect_equal_to_whole(draw_cuts(), random.pick({DType::kF32, DType::kF64}));
   }
-}
-
-TEST_F(ModelStagesTest, AStageHoldsItsOwnParametersOnly) {
-  config.num_layers = 3;
-  const auto parts = stages({0, 1, 1, 3}, DType::kF32);
-  EXPECT_EQ(parts[0]->parameters().size(), 10U);  // the table and one block
-  EXPECT_EQ(parts[1]->parameters().size(), 0U);
-  EXPECT_EQ(parts[2]->parameters().size(), 20U);  // two blocks, the norm and the head
-  EXPECT_EQ(parts[2]->parameters().front()->name(), "model.layers.1.input_layernorm.weight");
 }
 
 TEST_F(ModelStagesTest, OnlyAStageWithAHeadHasALoss) {
@@ -157,55 +140,6 @@ TEST_F(TiedEmbeddings, AreOneParameterWithTwoUses) {
   EXPECT_THAT(names_of(model.parts()), ElementsAre("embedding", "block 0", "block 1", "head"));
   EXPECT_EQ(model.parts().back().parameters.size(), 1U) << "the table belongs to the first part";
   EXPECT_TRUE(model.parameters().front()->replications().empty());
-}
-
-TEST_F(TiedEmbeddings, GradientsMatchFiniteDifferences) {
-  Model model = whole();
-  test::randomize_weights(random, model);
-  const test::MicroBatch batch = draw_batch();
-  const double tokens = count_of(batch.tokens.numel());
-  test::run_step(model, batch, tokens);
-  const auto loss = [&] {
-    Saved discard(Saved::Mode::kDiscard);
-    return model.loss(model.forward(batch.tokens, discard), batch.targets, tokens, discard);
-  };
-  std::vector<test::Differentiated> at;
-  for (Parameter* p : model.parameters()) at.push_back({p->name(), p->value(), p->grad()});
-  EXPECT_TRUE(test::gradients_match(random, loss, at, 8));
-}
-
-TEST_F(TiedEmbeddings, AStageWithBothEndsHasOneTableAndOthersHaveOneEach) {
-  Model model = whole();
-  Model begin = make({.layers = {0, 1}, .has_head = false});
-  Model end = make({.layers = {1, 2}, .has_embedding = false});
-  EXPECT_THAT(names_of(end.parts()), ElementsAre("block 1", "final norm", "head"));
-  const Parameter& first = *begin.parameters().front();
-  const Parameter& last = *end.parameters().back();
-  EXPECT_EQ(last.name(), first.name());
-  EXPECT_TRUE(test::all_equal(last.value(), first.value())) << "they start alike";
-  const auto one_of_two = [](int index) {
-    return Replication{.group = std::string(kTiedGroup),
-                       .size = 2,
-                       .index = index,
-                       .gradients = CopyGradients::kPartial};
-  };
-  EXPECT_THAT(first.replications(), ElementsAre(one_of_two(0)));
-  EXPECT_THAT(last.replications(), ElementsAre(one_of_two(1)));
-
-  const test::MicroBatch batch = draw_batch();
-  const double loss = test::run_step(model, batch, 10.0);
-  Saved saved_begin;
-  Saved saved_end;
-  const Tensor logits = end.forward(begin.forward(batch.tokens, saved_begin), saved_end);
-  EXPECT_EQ(end.loss(logits, batch.targets, 10.0, saved_end), loss);
-  begin.backward(end.backward(saved_end), saved_begin);
-  const Tensor sum = first.grad().clone();
-  ops::add_into(sum, last.grad());
-  const Tensor& expected = model.parameters().front()->grad();
-  const double tokens = count_of(batch.tokens.numel());
-  const double magnitude = tokens * test::largest_gradient(model);
-  EXPECT_TRUE(
-      test::all_near(sum, expected, test::rounding_bound(DType::kF64, 2 * tokens, magnitude)));
 }
 
 TEST_F(TiedEmbeddings, HooksSeeTheNormAndTheTableOfTheLastStageAsTwoParts) {

@@ -1,7 +1,6 @@
 #include "common/nn/model.hpp"
 
 #include <csignal>
-#include <set>
 
 #include "common/base/interrupt.hpp"
 #include "tests/support/toolbox.hpp"
@@ -26,18 +25,6 @@ class ModelTest : public test::RandomTest {
   DenseFactory factory;
 };
 
-TEST_F(ModelTest, HasAsManyParametersAsItsDimensionsSay) {
-  for (int round = 0; round < 10; ++round) {
-    config = test::random_model_config(random);
-    const Model model = make(DType::kF32);
-    const std::size_t h = config.hidden_size;
-    const std::size_t attention = 2 * h * h + 2 * h * config.kv_hidden_size();
-    const std::size_t block = 2 * h + attention + 3 * h * config.ffn_hidden_size;
-    EXPECT_EQ(model.parameter_count(), 2 * config.vocab_size * h + config.num_layers * block + h);
-    EXPECT_EQ(model.parameters().size(), 9 * config.num_layers + 3);
-  }
-}
-
 /// A signal comes while the first blocks are made.
 class InterruptingFactory : public DenseFactory {
  public:
@@ -56,16 +43,6 @@ TEST_F(ModelTest, ASignalEndsItsMakingBeforeTheNextBlock) {
   const InterruptGuard guard;
   EXPECT_THROW(Model(config, device, DType::kF64, seed, interrupting), Interrupted);
   EXPECT_EQ(interrupting.blocks, 3U);
-}
-
-TEST_F(ModelTest, ParametersHaveUniqueNamesInForwardOrder) {
-  const Model model = make();
-  std::set<std::string> names;
-  for (const Parameter* p : model.parameters()) names.insert(p->name());
-  EXPECT_EQ(names.size(), model.parameters().size());
-  EXPECT_EQ(model.parameters().front()->name(), "model.embed_tokens.weight");
-  EXPECT_EQ(model.parameters().back()->name(), "lm_head.weight");
-  EXPECT_EQ((*(model.parameters().end() - 2))->name(), "model.norm.weight");
 }
 
 TEST_F(ModelTest, GradientsMatchFiniteDifferences) {
@@ -91,15 +68,6 @@ TEST_F(ModelTest, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST_F(ModelTest, ANewModelGuessesAlmostUniformly) {
-  config.vocab_size = 256;
-  Model model = make(DType::kF32);
-  const test::MicroBatch batch = draw_batch();
-  const double loss = test::run_step(model, batch, count_of(batch.tokens.numel()));
-  // Logits of deviation 0.02 sqrt(hidden) <= 0.15 around 0: the loss is log(256) within a few of it.
-  EXPECT_NEAR(loss, std::log(256.0), 6 * 0.02 * std::sqrt(count_of(config.hidden_size)));
-}
-
 TEST_F(ModelTest, SinglePrecisionFollowsDoublePrecision) {
   Model f32 = make(DType::kF32);
   Model f64 = make(DType::kF64);
@@ -109,17 +77,6 @@ TEST_F(ModelTest, SinglePrecisionFollowsDoublePrecision) {
   const double bound = test::rounding_bound(
       DType::kF32, test::model_roundings(config, batch.tokens.size(1)), expected);
   EXPECT_NEAR(test::run_step(f32, batch, tokens), expected, bound);
-}
-
-TEST_F(ModelTest, BackwardEmptiesTheSavedActivations) {
-  Model model = make();
-  const test::MicroBatch batch = draw_batch();
-  Saved saved;
-  const Tensor logits = model.forward(batch.tokens, saved);
-  EXPECT_FALSE(saved.empty());
-  static_cast<void>(model.loss(logits, batch.targets, 1.0, saved));
-  model.backward(saved);
-  EXPECT_TRUE(saved.empty());
 }
 
 TEST_F(ModelTest, BackwardNeedsItsForward) {
@@ -158,26 +115,6 @@ TEST_F(ModelTest, MicroBatchesAddUpToTheWholeBatch) {
   }
 }
 
-// forward A, forward B, backward A, backward B: what a pipeline does.
-TEST_F(ModelTest, SeveralMicroBatchesMayBeInFlight) {
-  Model model = make();
-  const std::vector<test::MicroBatch> batches = {draw_batch(), draw_batch(), draw_batch()};
-  std::vector<double> losses;
-  for (const auto& batch : batches) losses.push_back(test::run_step(model, batch, 8.0));
-  const std::vector<Tensor> expected = test::gradients_of(model);
-  model.drop_grads();
-
-  std::vector<Saved> saved(batches.size());
-  for (std::size_t i = 0; i < batches.size(); ++i) {
-    const Tensor logits = model.forward(batches[i].tokens, saved[i]);
-    EXPECT_EQ(model.loss(logits, batches[i].targets, 8.0, saved[i]), losses[i]);
-  }
-  for (Saved& one : saved) model.backward(one);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    EXPECT_TRUE(test::all_equal(model.parameters()[i]->grad(), expected[i]));
-  }
-}
-
 TEST_F(ModelTest, OverlongSequencesAndBadStagesAreNamed) {
   Model model = make();
   Saved saved;
@@ -195,15 +132,6 @@ TEST_F(ModelTest, OverlongSequencesAndBadStagesAreNamed) {
   }
   config.num_heads = 0;
   EXPECT_THROW(static_cast<void>(make()), ConfigError);
-}
-
-TEST_F(ModelTest, TokensOutsideOfTheVocabularyAreNamed) {
-  Model model = make();
-  Saved saved;
-  const Tensor tokens = Tensor::zeros(device, {1, 1}, DType::kI32);
-  tokens.span<std::int32_t>()[0] = static_cast<std::int32_t>(config.vocab_size);
-  EXPECT_THAT(message_of<ShapeError>([&] { static_cast<void>(model.forward(tokens, saved)); }),
-              HasSubstr("outside of the vocabulary"));
 }
 
 }  // namespace

@@ -41,17 +41,6 @@ class ParameterTest : public test::RandomTest {
   }
 };
 
-TEST_F(ParameterTest, HoldsTheWholeWeightUnlessToldOtherwise) {
-  const Parameter p(spec({3, 5}), device, DType::kF32, seed);
-  EXPECT_EQ(p.name(), "model.w");
-  EXPECT_EQ(p.global_shape(), (Shape{3, 5}));
-  EXPECT_THAT(p.shard(), ElementsAre(Range{0, 3}, Range{0, 5}));
-  EXPECT_EQ(p.value().shape(), (Shape{3, 5}));
-  EXPECT_EQ(p.value().category(), kParameters);
-  EXPECT_FALSE(p.grad().defined());
-  EXPECT_EQ(device.memory().current().total(), 60U);
-}
-
 TEST_F(ParameterTest, AnyShardStartsAsThatPartOfTheWhole) {
   for (int round = 0; round < 20; ++round) {
     const Shape shape{random.between(1, 9), random.between(1, 9)};
@@ -84,17 +73,6 @@ TEST_F(ParameterTest, PaddingStandsBehindTheShardAndIsZero) {
       EXPECT_EQ(value, 0.0);
     }
   }
-}
-
-TEST_F(ParameterTest, StartsWithTheDeviationOrTheConstantOfItsInitializer) {
-  const Parameter normal(spec({400, 50}), device, DType::kF64, seed);
-  const double squares = ops::sum_of_squares(normal.value());
-  // The mean of n squares of deviation s has the standard error s^2 sqrt(2 / n): six of them.
-  EXPECT_NEAR(squares / 20'000.0, 4e-4, 6.0 * 4e-4 * std::sqrt(2.0 / 20'000.0));
-  const Parameter constant(
-      {.name = "norm", .global_shape = {7}, .shard = {}, .initializer = {.constant = 1.0}}, device,
-      DType::kF32, seed);
-  EXPECT_THAT(constant.value().to_vector(), ::testing::Each(1.0));
 }
 
 TEST_F(ParameterTest, OtherNamesAndSeedsStartElsewhere) {
@@ -141,25 +119,6 @@ TEST_F(ParameterTest, GradientsCanStandInAPartOfALargerBuffer) {
   EXPECT_THAT(flat.to_vector(), ElementsAre(9, 3, 3, 3, 3, 9, 9)) << "afresh";
 }
 
-TEST_F(ParameterTest, FreshMemoryHoldsGradientsAgainWithoutAnAllocator) {
-  Parameter p(spec({2}), device, DType::kF64, seed);
-  const Tensor first = Tensor::zeros(device, {2}, DType::kF64, kGradients);
-  const Tensor second = Tensor::zeros(device, {2}, DType::kF64, kGradients);
-  HookHandle hook = p.allocate_grad_by([&] { return first; });
-  add(p, 1.0);
-  hook = p.allocate_grad_by([&] { return second; });
-  add(p, 1.0);
-  EXPECT_THAT(first.to_vector(), ElementsAre(2, 2)) << "a gradient that is there stays there";
-  p.drop_grad();
-  add(p, 4.0);
-  EXPECT_THAT(second.to_vector(), ElementsAre(4, 4));
-  p.drop_grad();
-  hook.reset();
-  add(p, 5.0);
-  EXPECT_FALSE(p.grad().shares_storage(first) || p.grad().shares_storage(second));
-  EXPECT_THAT(p.grad().to_vector(), ElementsAre(5, 5));
-}
-
 TEST_F(ParameterTest, MemoryOfAnotherShapeOrDtypeCannotHoldTheGradient) {
   Parameter p(spec({4}), device, DType::kF64, seed);
   const auto message_for = [&](const Tensor& memory) {
@@ -195,14 +154,6 @@ TEST_F(ParameterTest, ADeferredAdditionAsksForMemoryWhenItRuns) {
   EXPECT_THAT(p.grad().to_vector(), ElementsAre(3.0));
 }
 
-TEST_F(ParameterTest, AnotherTensorCanHoldTheValues) {
-  Parameter p(spec({2}), device, DType::kF64, seed);
-  const Tensor flat = Tensor::zeros(device, {2}, DType::kF64, kParameters);
-  p.set_value(flat);
-  EXPECT_TRUE(p.value().shares_storage(flat));
-  EXPECT_EQ(device.memory().current()[kParameters], 16U);
-}
-
 TEST_F(ParameterTest, AnotherShapeOrDtypeCannotHoldTheValues) {
   Parameter p(spec({4}), device, DType::kF64, seed, Values::kDeferred);
   const auto message_for = [&](const Tensor& value) {
@@ -234,30 +185,6 @@ TEST_F(ParameterTest, GroupsThatHoldItAreKnownByName) {
   EXPECT_FALSE(p.is_owner()) << "not the first in each";
   EXPECT_THAT(message_of<InternalError>([&] { p.replicate({.group = "heads", .size = 4}); }),
               HasSubstr("parameter model.w is replicated over 'heads' twice"));
-}
-
-TEST_F(ParameterTest, IsOfTheDataGroupAndNeverIdleUnlessToldOtherwise) {
-  Parameter p(spec({2}), device, DType::kF32, seed);
-  EXPECT_EQ(p.data_group(), kDataGroup);
-  EXPECT_FALSE(p.may_be_idle());
-  p.set_data_group("experts");
-  p.allow_idle();
-  EXPECT_EQ(p.data_group(), "experts");
-  EXPECT_TRUE(p.may_be_idle());
-}
-
-TEST_F(ParameterTest, DeferredValuesTakeNoMemory) {
-  const Parameter p(spec({3, 5}, {{1, 3}, {0, 5}}), device, DType::kF32, seed, Values::kDeferred);
-  EXPECT_FALSE(p.has_value());
-  EXPECT_EQ(device.memory().current().total(), 0U);
-  EXPECT_EQ(device.memory().peak_total().bytes, 0U);
-  EXPECT_EQ(p.name(), "model.w");
-  EXPECT_EQ(p.global_shape(), (Shape{3, 5}));
-  EXPECT_THAT(p.shard(), ElementsAre(Range{1, 3}, Range{0, 5}));
-  EXPECT_EQ(p.shape(), (Shape{2, 5}));
-  EXPECT_EQ(p.count(), 10U);
-  EXPECT_EQ(p.dtype(), DType::kF32);
-  EXPECT_EQ(p.device(), device);
 }
 
 TEST_F(ParameterTest, ValuesThatAreNotHereAreAnErrorThatNamesTheParameter) {
@@ -313,15 +240,6 @@ TEST_F(ParameterTest, InitialValuesAreThoseOfAnAllocatedParameterWholeOrInParts)
   }
 }
 
-TEST_F(ParameterTest, InitialValuesDoNotChangeWithTheValues) {
-  Parameter p(spec({7}), device, DType::kF64, seed);
-  const Tensor initial = p.value().clone();
-  p.value().fill(3.0);
-  const Tensor again = Tensor::empty(device, {7}, DType::kF64);
-  p.initial_values_into(again);
-  EXPECT_TRUE(test::all_equal(again, initial));
-}
-
 TEST_F(ParameterTest, ElementsThatTheShardHasNotAreAnErrorForEveryInitializer) {
   for (const double deviation : {0.02, 0.0}) {
     ParameterSpec part = spec({4, 3}, {{0, 2}, {1, 3}});
@@ -336,18 +254,6 @@ TEST_F(ParameterTest, ElementsThatTheShardHasNotAreAnErrorForEveryInitializer) {
     EXPECT_THAT(message_for(5, 0), HasSubstr("elements [0, 5" + rest)) << deviation;
     EXPECT_THAT(message_for(0, 5), HasSubstr("elements [5, 5" + rest)) << deviation;
   }
-}
-
-TEST_F(ParameterTest, AGradientIsMadeWithoutValues) {
-  Parameter p(spec({4, 3}, {{1, 3}, {0, 3}}), device, DType::kF64, seed, Values::kDeferred);
-  add(p, 1.5);
-  add(p, 1.5);
-  EXPECT_EQ(p.grad().shape(), (Shape{2, 3}));
-  EXPECT_EQ(p.grad().dtype(), DType::kF64);
-  EXPECT_EQ(p.grad().category(), kGradients);
-  EXPECT_THAT(p.grad().to_vector(), ::testing::Each(3.0));
-  EXPECT_FALSE(p.has_value());
-  EXPECT_EQ(bytes_of_parameters(), 0U);
 }
 
 TEST_F(ParameterTest, HooksRunAfterEachAdditionInTheirOrder) {

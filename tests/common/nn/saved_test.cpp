@@ -27,20 +27,6 @@ class SavedTest : public ::testing::Test {
   Device device = Device::cpu();
 };
 
-TEST_F(SavedTest, KeepsTensorsByName) {
-  Saved saved;
-  EXPECT_TRUE(saved.empty());
-  const Tensor x = tensor(2);
-  saved.put("x", x);
-  EXPECT_TRUE(saved.has("x"));
-  EXPECT_FALSE(saved.has("y"));
-  EXPECT_TRUE(saved.get("x").shares_storage(x));
-  EXPECT_FALSE(saved.empty());
-  EXPECT_TRUE(saved.take("x").shares_storage(x));
-  EXPECT_FALSE(saved.has("x"));
-  EXPECT_TRUE(saved.empty());
-}
-
 TEST_F(SavedTest, PuttingTwiceReplaces) {
   Saved saved;
   saved.put("x", tensor(2));
@@ -49,15 +35,6 @@ TEST_F(SavedTest, PuttingTwiceReplaces) {
   EXPECT_TRUE(saved.get("x").shares_storage(second));
   EXPECT_EQ(saved.bytes(), 24U);
   EXPECT_EQ(device.memory().current().total(), 24U);  // nothing keeps the first alive
-}
-
-TEST_F(SavedTest, DropForgetsOneTensorAndMindsNoneThere) {
-  Saved saved;
-  saved.put("x", tensor(2));
-  saved.put("y", tensor(2));
-  saved.drop("x");
-  saved.drop("z");
-  EXPECT_THAT(paths(saved), ElementsAre("y"));
 }
 
 TEST_F(SavedTest, IsATreeWhosePathsAreVisitedInOrder) {
@@ -72,14 +49,6 @@ TEST_F(SavedTest, IsATreeWhosePathsAreVisitedInOrder) {
   EXPECT_THAT(paths(saved), ElementsAre("tokens"));
   static_cast<void>(saved.take("tokens"));
   EXPECT_TRUE(saved.empty());  // subtrees without tensors do not count
-}
-
-TEST_F(SavedTest, AChildStaysWhereItIsWhenOthersAreAdded) {
-  Saved saved;
-  Saved& first = saved.child("first");
-  for (int i = 0; i < 100; ++i) static_cast<void>(saved.child(std::to_string(i)));
-  first.put("x", tensor(1));
-  EXPECT_TRUE(saved.child("first").has("x"));
 }
 
 TEST_F(SavedTest, AMissingTensorSaysWhatIsMissingAndWhy) {
@@ -148,16 +117,6 @@ TEST_F(SavedTest, NotesWhatLayersCanMakeAgainWhereThatIsAskedFor) {
   EXPECT_TRUE(saved.remakeables()[1].make().shares_storage(y));
 }
 
-TEST_F(SavedTest, BelowATreeThatDiscardsAllDiscard) {
-  Saved discarding(Saved::Mode::kDiscard);
-  Saved& below = discarding.child("block", Saved::Mode::kRemake);
-  const Tensor x = tensor(1);
-  below.put("x", x);
-  below.remakeable(x, [x] { return x; });
-  EXPECT_TRUE(below.empty());
-  EXPECT_TRUE(below.remakeables().empty());
-}
-
 TEST_F(SavedTest, BytesCountASharedStorageOnce) {
   Saved saved;
   const Tensor x = tensor(6);
@@ -169,15 +128,6 @@ TEST_F(SavedTest, BytesCountASharedStorageOnce) {
   EXPECT_EQ(saved.bytes(), 56U);
   static_cast<void>(saved.take("whole"));
   EXPECT_EQ(saved.bytes(), 56U);  // the views keep the storage
-}
-
-TEST_F(SavedTest, ClearingFreesTheMemory) {
-  Saved saved;
-  saved.put("x", tensor(100));
-  saved.child("c").put("y", tensor(100));
-  saved.clear();
-  EXPECT_TRUE(saved.empty());
-  EXPECT_EQ(device.memory().current().total(), 0U);
 }
 
 TEST_F(SavedTest, KnowsItsPassInEverySubtree) {
@@ -206,16 +156,6 @@ TEST_F(SavedTest, ForgetsNothingWhenItRecomputesWhatWasDiscarded) {
   EXPECT_EQ(again.pass().micro_batch, 3U);
 }
 
-TEST_F(SavedTest, MovesAsAPipelineMovesIt) {
-  Saved saved;
-  saved.child("c").put("x", tensor(5));
-  std::vector<Saved> queue;
-  queue.push_back(std::move(saved));
-  queue.emplace_back();
-  EXPECT_EQ(queue.front().bytes(), 40U);
-  EXPECT_TRUE(queue.front().child("c").has("x"));
-}
-
 TEST(Pass, TermsOfTheLossCountOnce) {
   double terms = 0.5;
   Pass pass{.loss_terms = &terms};
@@ -225,11 +165,6 @@ TEST(Pass, TermsOfTheLossCountOnce) {
   pass.add_to_loss(0.25);
   EXPECT_EQ(terms, 0.75) << "a forward pass that runs again";
   Pass().add_to_loss(1.0);  // nobody asks
-}
-
-TEST(Module, OwnsNoParametersUnlessItSaysSo) {
-  Module module;
-  EXPECT_TRUE(module.parameters().empty());
 }
 
 }  // namespace

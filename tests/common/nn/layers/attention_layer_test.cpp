@@ -1,3 +1,4 @@
+// Covers: common/nn/token_places.hpp
 #include "common/nn/layers/attention_layer.hpp"
 
 #include <map>
@@ -10,30 +11,6 @@ namespace ultra::nn {
 namespace {
 
 class AttentionLayerTest : public LayerTest {};
-
-TEST_F(AttentionLayerTest, OwnsFourProjections) {
-  SelfAttention layer(context(), 1);
-  std::vector<std::string> names;
-  for (const Parameter* p : layer.parameters()) names.push_back(p->name());
-  EXPECT_THAT(names, ::testing::ElementsAre("model.layers.1.self_attn.q_proj.weight",
-                                            "model.layers.1.self_attn.k_proj.weight",
-                                            "model.layers.1.self_attn.v_proj.weight",
-                                            "model.layers.1.self_attn.o_proj.weight"));
-  EXPECT_EQ(layer.parameters()[1]->global_shape(),
-            (Shape{config.kv_hidden_size(), config.hidden_size}));
-}
-
-TEST_F(AttentionLayerTest, SavesWhatItsHeaderNames) {
-  SelfAttention layer(context(), 0);
-  Saved saved;
-  static_cast<void>(layer.forward(hidden_states(), saved));
-  std::vector<std::string> paths;
-  saved.for_each([&](const std::string& path, const Tensor&) { paths.push_back(path); });
-  EXPECT_THAT(paths,
-              ::testing::UnorderedElementsAre("qkv/input", "core/query", "core/key", "core/value",
-                                              "core/output", "core/log_sum_exp", "output/input"));
-  EXPECT_TRUE(saved.child("core").get("output").shares_storage(saved.child("output").get("input")));
-}
 
 TEST_F(AttentionLayerTest, GradientsMatchFiniteDifferences) {
   SelfAttention layer(context(), 0);
@@ -111,19 +88,6 @@ TEST_F(AttentionLayerTest, ATokenSeesItsWindowOnly) {
   EXPECT_FALSE(test::all_near(of(after, {5, 6}), of(before, {5, 6}), 1e-9));
 }
 
-TEST_F(AttentionLayerTest, ATokenSeesItsPastOnly) {
-  config.max_seq_len = 9;
-  SelfAttention layer(context(), 0);
-  randomize(layer);
-  const Tensor x = random.tensor(device, {1, 9, config.hidden_size}, DType::kF64);
-  Saved discard(Saved::Mode::kDiscard);
-  const Tensor before = layer.forward(x, discard).clone();
-  x.slice(1, {5, 9}).fill(1.0);
-  const Tensor after = layer.forward(x, discard);
-  EXPECT_TRUE(test::all_equal(after.slice(1, {0, 5}), before.slice(1, {0, 5})));
-  EXPECT_FALSE(test::all_equal(after.slice(1, {5, 9}), before.slice(1, {5, 9})));
-}
-
 // Rotary attention sees differences of positions only, so a document does not know where it stands.
 TEST_F(AttentionLayerTest, EachDocumentOfASequenceIsAsIfItWereAlone) {
   config.max_seq_len = 9;
@@ -148,31 +112,6 @@ TEST_F(AttentionLayerTest, EachDocumentOfASequenceIsAsIfItWereAlone) {
       EXPECT_TRUE(test::all_near(part(d_x), layer.backward(part(d_y), alone), 1e-12));
     }
   }
-}
-
-TEST_F(AttentionLayerTest, TheCoresGradientsAreThoseOfTheUnrotatedInputs) {
-  CausalAttention core(context());
-  const std::size_t seq = random.between(1, config.max_seq_len);
-  const Shape query_shape{1, seq, config.num_heads, config.head_dim()};
-  const Shape key_shape{1, seq, config.num_kv_heads, config.head_dim()};
-  const Tensor query = random.tensor(device, query_shape, DType::kF64);
-  const Tensor key = random.tensor(device, key_shape, DType::kF64);
-  const Tensor value = random.tensor(device, key_shape, DType::kF64);
-  const Tensor d_output = random.tensor(device, query_shape, DType::kF64);
-  // The core rotates its arguments in place: it gets copies here.
-  const auto forward = [&](Saved& saved) {
-    return core.forward(query.clone(), key.clone(), value.clone(), saved);
-  };
-  Saved saved;
-  static_cast<void>(forward(saved));
-  const auto [d_query, d_key, d_value] = core.backward(d_output, saved);
-  EXPECT_TRUE(saved.empty());
-  const auto f = [&] {
-    Saved discard(Saved::Mode::kDiscard);
-    return test::inner_product(d_output, forward(discard));
-  };
-  EXPECT_TRUE(test::gradients_match(
-      random, f, {{"query", query, d_query}, {"key", key, d_key}, {"value", value, d_value}}));
 }
 
 }  // namespace

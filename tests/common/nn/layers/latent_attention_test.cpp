@@ -5,7 +5,6 @@
 #include <map>
 
 #include "common/nn/layers/attention_layer.hpp"
-#include "common/ops/elementwise.hpp"
 #include "tests/common/nn/layer_fixture.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -35,23 +34,6 @@ class LatentAttentionTest : public LayerTest {
   void absorb() { config.latent.absorbed = true; }
 };
 
-/// A pass of one layer: its output, the gradient of its input and those of its weights.
-struct Passed {
-  Tensor y;
-  Tensor d_x;
-  std::map<std::string, Tensor> gradients;
-};
-
-Passed pass(Layer& layer, const Tensor& x, const Tensor& d_y) {
-  Passed passed;
-  Saved saved;
-  passed.y = layer.forward(x, saved).clone();
-  passed.d_x = layer.backward(d_y, saved);
-  EXPECT_TRUE(saved.empty());
-  for (const Parameter* p : layer.parameters()) passed.gradients.emplace(p->name(), p->grad());
-  return passed;
-}
-
 TEST_F(LatentAttentionTest, GradientsMatchFiniteDifferences) {
   for (int i = 0; i < 3; ++i) {
     draw();
@@ -60,45 +42,6 @@ TEST_F(LatentAttentionTest, GradientsMatchFiniteDifferences) {
     absorb();
     LatentSelfAttention absorbed(context(), 0);
     check_layer(absorbed, hidden_states());
-  }
-}
-
-TEST_F(LatentAttentionTest, BothFormsAreTheSameFunction) {
-  for (int i = 0; i < 5; ++i) {
-    draw();
-    LatentSelfAttention plain(context(), 0);
-    randomize(plain);
-    absorb();
-    LatentSelfAttention absorbed(context(), 0);
-    const std::vector<Parameter*> from = plain.parameters();
-    const std::vector<Parameter*> to = absorbed.parameters();
-    ASSERT_EQ(from.size(), to.size());
-    for (std::size_t p = 0; p < from.size(); ++p) to[p]->value().copy_from(from[p]->value());
-    const Tensor x = hidden_states();
-    const Tensor d_y = random.tensor(device, x.shape(), DType::kF64);
-    const Passed one = pass(plain, x, d_y);
-    const Passed other = pass(absorbed, x, d_y);
-    EXPECT_TRUE(test::all_near(other.y, one.y, 1e-12));
-    EXPECT_TRUE(test::all_near(other.d_x, one.d_x, 1e-12));
-    for (const auto& [name, gradient] : one.gradients) {
-      EXPECT_TRUE(test::all_near(other.gradients.at(name), gradient, 1e-12)) << name;
-    }
-  }
-}
-
-TEST_F(LatentAttentionTest, ATokenSeesItsPastOnly) {
-  config.max_seq_len = 9;
-  for (const bool absorbed : {false, true}) {
-    config.latent.absorbed = absorbed;
-    LatentSelfAttention layer(context(), 0);
-    randomize(layer);
-    const Tensor x = random.tensor(device, {1, 9, config.hidden_size}, DType::kF64);
-    Saved discard(Saved::Mode::kDiscard);
-    const Tensor before = layer.forward(x, discard).clone();
-    x.slice(1, {5, 9}).fill(1.0);
-    const Tensor after = layer.forward(x, discard);
-    EXPECT_TRUE(test::all_equal(after.slice(1, {0, 5}), before.slice(1, {0, 5})));
-    EXPECT_FALSE(test::all_equal(after.slice(1, {5, 9}), before.slice(1, {5, 9})));
   }
 }
 

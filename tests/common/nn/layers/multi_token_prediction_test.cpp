@@ -370,24 +370,5 @@ TEST_F(MultiTokenPredictionTest, TwoStagesHoldTheTableAndTheirGradientsAddUp) {
   }
 }
 
-TEST_F(MultiTokenPredictionTest, WithoutTheModuleNobodyReadsTheTableTwice) {
-  config.mtp = false;
-  config.tied_embeddings = false;
-  EXPECT_FALSE(config.reads_table_twice());
-  EXPECT_EQ(config.num_blocks(), config.num_layers);
-  config.num_layers = 2;
-  const Model end = make({.layers = {1, 2}, .has_embedding = false});
-  EXPECT_EQ(end.parts().size(), 2U);
-}
-
-TEST_F(MultiTokenPredictionTest, TensorsStandSideBySideAndComeApartAgain) {
-  const Tensor a = random.tensor(device, {2, 3, 4}, DType::kF64);
-  const Tensor b = random.tensor(device, {2, 3, 5}, DType::kF64);
-  const Tensor both = beside(a, b);
-  EXPECT_EQ(both.shape(), (Shape{2, 3, 9}));
-  EXPECT_TRUE(test::all_equal(part_of(both, {0, 4}), a));
-  EXPECT_TRUE(test::all_equal(part_of(both, {4, 9}), b));
-}
-
 }  // namespace
 }  // namespace ultra::nn

@@ -220,7 +220,8 @@ void expect_refusals(const std::vector<Refused>& rows) {
 
 TEST(TrainOptionsValidate, EveryExtentIsAtLeastOne) {
   const std::string hint = " is 0. It must be at least 1";
-  expect_refusals({{[](auto& o) { o.model.num_layers = 0; }, {"--layers" + hint}},
+  expect_refusals({{[](auto& o) { o.model.vocab_size = 0; }, {"--vocab" + hint}},
+                   {[](auto& o) { o.model.num_layers = 0; }, {"--layers" + hint}},
                    {[](auto& o) { o.model.hidden_size = 0; }, {"--hidden" + hint}},
                    {[](auto& o) { o.model.num_heads = 0; }, {"--heads" + hint}},
                    {[](auto& o) { o.model.num_kv_heads = 0; }, {"--kv-heads" + hint}},
