@@ -24,10 +24,6 @@ std::string refused(const std::string& text) {
   return message_of<JsonError>([&] { static_cast<void>(Json::parse(text)); });
 }
 
-std::string refusal(const std::function<void(const Json&)>& ask, const std::string& text) {
-  return message_of<JsonError>([&] { ask(Json::parse(text)); });
-}
-
 // Text --------------------------------------------------------------------------------------------
 
 TEST(Json, IsWrittenAsTheLibraryWritesIt) {
@@ -64,21 +60,6 @@ TEST(Json, ListsInListsAreReadToADepth) {
 }
 
 // Values in C++ -----------------------------------------------------------------------------------
-
-TEST(Json, ListsOfPairsAreObjects) {
-  EXPECT_EQ((Json{{"a", 1}, {"b", {2.5, "x"}}, {"c", {{"d", nullptr}}}}).dump(),
-            R"({"a":1,"b":[2.5,"x"],"c":{"d":null}})");
-  EXPECT_EQ((Json{{"a", 1}, {2, 3}}).dump(), R"([["a",1],[2,3]])");
-  EXPECT_EQ(Json::array({Json::array({"a", 1})}).dump(), R"([["a",1]])");
-  EXPECT_EQ(Json::array().dump() + Json::object().dump() + Json().dump(), "[]{}null");
-}
-
-TEST(Json, IsMadeOfContainersAndOptionals) {
-  EXPECT_EQ(Json(std::vector<double>{0.5, 2}).dump(), "[0.5,2.0]");
-  EXPECT_EQ(Json(std::map<std::string, int>{{"b", -1}, {"a", 2}}).dump(), R"({"a":2,"b":-1})");
-  EXPECT_EQ(Json(std::optional<int>(3)).dump() + Json(std::optional<int>()).dump(), "3null");
-  EXPECT_EQ(Json(true).dump() + Json(std::uint8_t{7}).dump() + Json(0.25F).dump(), "true70.25");
-}
 
 TEST(Json, MembersKeepTheirPlaces) {
   Json json;
@@ -119,48 +100,10 @@ TEST(Json, ElementsOutliveAValueThatNobodyHolds) {
   EXPECT_EQ(sum, 7U);
 }
 
-TEST(Json, SaysWhatStandsWhereAnotherKindBelongs) {
-  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.at("n")); }, "{}"), "it has no 'n'");
-  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.at("n")); }, "null"),
-            "null stands where an object belongs");
-  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.at(2)); }, "[1]"),
-            "a list in it is too short");
-  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.elements()); }, "{}"),
-            "an object stands where a list belongs");
-  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.get<std::string>()); }, "5"),
-            "a number stands where a text belongs");
-  EXPECT_EQ(refusal([](const Json& x) { static_cast<void>(x.get<double>()); }, "true"),
-            "true or false stands where a number belongs");
-  for (const char* number : {"-1", "0.5", "256", "1e2"}) {
-    EXPECT_THAT(refusal([](const Json& x) { static_cast<void>(x.get<std::uint8_t>()); }, number),
-                HasSubstr("stands where a whole number up to 255 belongs"));
-  }
-}
-
-TEST(Json, NumbersAreEqualByTheirValues) {
-  EXPECT_EQ(Json(1), Json(1.0));
-  EXPECT_EQ(Json::parse("[1, 2.5]"), Json({1.0, 2.5}));
-  EXPECT_NE(Json(1), Json(true));
-  EXPECT_NE(Json("1"), Json(1));
-  EXPECT_NE(Json::parse("-1"), Json::parse("18446744073709551615"));
-  EXPECT_EQ(Json::parse("null"), nullptr);
-}
-
 // Objects of JSON files.
 
 JsonFields fields() {
   return {{{"number", 1.5}, {"count", 3}, {"text", "a"}, {"flag", true}, {"list", {1}}}, "it"};
-}
-
-TEST(JsonFields, WhatIsThere) {
-  EXPECT_EQ(fields().number("number"), 1.5);
-  EXPECT_EQ(fields().number_or("none", 2), 2);
-  EXPECT_EQ(fields().count("count"), 3U);
-  EXPECT_EQ(fields().count_or("none", 4), 4U);
-  EXPECT_EQ(fields().text("text"), "a");
-  EXPECT_EQ(fields().text_or("none", "b"), "b");
-  EXPECT_TRUE(fields().flag_or("flag", false));
-  EXPECT_TRUE(fields().objects("none").empty());
 }
 
 TEST(JsonFields, WhatIsNot) {
@@ -175,14 +118,6 @@ TEST(JsonFields, WhatIsNot) {
   refuses([](const JsonFields& f) { (void)f.object("list"); }, {"must be an object"});
   refuses([](const JsonFields& f) { (void)f.objects("list"); }, {"number 1", "an object"});
   refuses([](const JsonFields& f) { f.expect_only({"number"}); }, {"no key 'count'", "number"});
-}
-
-TEST(JsonFields, NullIsNothing) {
-  const JsonFields fields({{"n_inner", nullptr}}, "it");
-  EXPECT_FALSE(fields.has("n_inner"));
-  EXPECT_EQ(fields.count_or("n_inner", 4), 4U);
-  test::expect_message<FileError>([&] { (void)fields.count("n_inner"); },
-                                  {"\"n_inner\" is 'null'"});
 }
 
 TEST(JsonFields, FilesOfAnyKind) {

@@ -118,45 +118,5 @@ TEST(ReadJson, SaysWhatStandsWhereAnotherKindBelongs) {
   EXPECT_THAT(failure("[1]", third_of), HasSubstr("a list in it is too short."));
 }
 
-TEST(ReadJson, AMemberOfAnotherTypeIsNamedAndShown) {
-  const Json object = Json::parse(R"({"x": 1.5, "yes": true, "name": "a", "none": null})");
-  EXPECT_EQ(member_in<double>(object, "x", "a number"), 1.5);
-  EXPECT_TRUE(member_in<bool>(object, "yes", "true or false"));
-  EXPECT_EQ(member_in<std::string>(object, "name", "a text"), "a");
-  const auto failure = [&](const char* name) {
-    try {
-      static_cast<void>(member_in<double>(object, name, "a number"));
-    } catch (const JsonError& error) {
-      return std::string(error.what());
-    }
-    return std::string("accepted");
-  };
-  EXPECT_EQ(failure("name"), R"('name' is "a", expected a number)");
-  EXPECT_EQ(failure("yes"), "'yes' is true, expected a number");
-  EXPECT_EQ(failure("none"), "'none' is null, expected a number");
-  EXPECT_EQ(failure("missing"), "it has no 'missing'");
-}
-
-// Whoever has given --init has no older checkpoint.
-TEST(ParseJson, TheAdviceIsForTheFilesOwner) {
-  const auto refusal = [](FileOf owner) {
-    return message_of<FileError>([&] { static_cast<void>(parse_json("{", kFile, owner)); });
-  };
-  EXPECT_THAT(refusal(FileOf::kCheckpoint),
-              AllOf(StartsWith("checkpoint file 'some/file.json' is damaged: "),
-                    HasSubstr("Resume an older checkpoint.")));
-  EXPECT_THAT(refusal(FileOf::kModel), AllOf(StartsWith("'some/file.json' is damaged: "),
-                                             HasSubstr("Take another copy of its folder."),
-                                             ::testing::Not(HasSubstr("checkpoint"))));
-}
-
-TEST(ReadJson, ValuesInMessagesAreShortAndPlain) {
-  const Json value = "\x1b[31m" + std::string(1'000'000, 'x');
-  const std::string shown = shown_json(value);
-  EXPECT_THAT(shown, StartsWith("\"\\u001b[31mxxx"));
-  EXPECT_LT(shown.size(), 100U);
-  EXPECT_EQ(shown_json(Json::parse(R"({"a": [1, "two"]})")), R"({"a":[1,"two"]})");
-}
-
 }  // namespace
 }  // namespace ultra::checkpoint

@@ -6,10 +6,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <barrier>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 
 #include "build_config.hpp"
 #include "common/base/interrupt.hpp"
@@ -23,12 +21,6 @@ namespace ultra::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const Dataset& dataset) {
-  std::string text;
-  for (std::size_t i = 0; i < dataset.size(); ++i) text += static_cast<char>(dataset[i]);
-  return text;
-}
 
 std::string refusal(const std::string& path) {
   return test::message_of<FileError>([&] { static_cast<void>(Dataset::from_file(path)); });
@@ -44,17 +36,6 @@ class DatasetFiles : public ::testing::Test {
   test::TemporaryFolder folder;
 };
 
-TEST_F(DatasetFiles, OneTokenPerByte) {
-  const std::string path = folder.write("text", "Caf\xC3\xA9\n");
-  const Dataset dataset = Dataset::from_file(path);
-  ASSERT_EQ(dataset.size(), 6U) << "a letter of two bytes is two tokens";
-  EXPECT_EQ(dataset[0], 'C');
-  EXPECT_EQ(dataset[3], 0xC3);
-  EXPECT_EQ(dataset[4], 0xA9);
-  EXPECT_EQ(dataset[5], '\n');
-  EXPECT_EQ(dataset.source(), path);
-}
-
 TEST_F(DatasetFiles, AllByteValuesAreTokens) {
   std::string all;
   for (int round = 0; round < 400; ++round) {
@@ -65,25 +46,6 @@ TEST_F(DatasetFiles, AllByteValuesAreTokens) {
   for (std::size_t i = 0; i < dataset.size(); ++i) {
     ASSERT_EQ(dataset[i], static_cast<std::int32_t>(i % kByteVocabulary)) << "at " << i;
   }
-}
-
-TEST_F(DatasetFiles, AMissingFileIsNamed) {
-  const std::string path = folder.path("nowhere.txt");
-  EXPECT_THAT(refusal(path), AllOf(names(path), HasSubstr("does not exist")));
-}
-
-TEST_F(DatasetFiles, AFolderIsNoText) {
-  EXPECT_THAT(refusal(folder.path()), AllOf(names(folder.path()), HasSubstr("is a folder")));
-}
-
-TEST_F(DatasetFiles, AnEmptyFileIsNoText) {
-  const std::string path = folder.write("empty", "");
-  EXPECT_THAT(refusal(path), AllOf(names(path), HasSubstr("is empty")));
-}
-
-TEST_F(DatasetFiles, ADeviceIsNoText) {
-  EXPECT_THAT(refusal("/dev/zero"), AllOf(names("/dev/zero"), HasSubstr("not a regular file")))
-      << "reading it would never end";
 }
 
 TEST_F(DatasetFiles, AFileWithoutPermissionSaysSo) {
@@ -100,6 +62,17 @@ TEST_F(DatasetFiles, AFileInAClosedFolderIsNotCalledMissing) {
   fs::permissions(folder.path("closed"), fs::perms::none);
   const test::WithoutPrivileges nobody;
   EXPECT_THAT(refusal(path), HasSubstr("Permission denied"));
+}
+
+TEST_F(DatasetFiles, WhatIsNoTextIsNamedWithTheReason) {
+  const std::pair<std::string, const char*> none[] = {
+      {folder.path("nowhere.txt"), "does not exist"},
+      {folder.path(), "is a folder"},
+      {folder.write("empty", ""), "is empty"},
+      {"/dev/zero", "not a regular file"}};  // reading it would never end
+  for (const auto& [path, reason] : none) {
+    EXPECT_THAT(refusal(path), AllOf(names(path), HasSubstr(reason)));
+  }
 }
 
 // This process's memory: a regular file whose first page can be opened but not read.
@@ -152,20 +125,6 @@ class WorkbooksText : public DatasetFiles {
   }
 };
 
-TEST_F(WorkbooksText, IsACommittedFile) {
-  EXPECT_EQ(text_of(committed()), bytes());
-  EXPECT_EQ(committed().size(), 999'938U);
-  EXPECT_EQ(committed().source(), "the workbook's own text");
-}
-
-TEST_F(WorkbooksText, IsTheSameWhateverALearnerEdits) {
-  folder.write("data/workbook.txt", bytes());
-  folder.write("exercises/01_memory/recompute.cpp", "my answer");
-  folder.write("chapters/01_memory/01_memory.md", "my notes");
-  folder.write("data/mine.txt", "my text");
-  EXPECT_EQ(Dataset::workbook(folder.path()).hash(), committed().hash());
-}
-
 TEST_F(WorkbooksText, IsRefusedWhenItHasBeenChanged) {
   std::string changed = bytes();
   changed[500'000] ^= 1;
@@ -182,12 +141,6 @@ TEST_F(WorkbooksText, IsNamedWhenItIsMissing) {
   EXPECT_THAT(refusal(), AllOf(HasSubstr("'" + folder.path("data/workbook.txt") + "'"),
                                HasSubstr("does not exist"), HasSubstr("give --data"),
                                HasSubstr("git checkout -- data/workbook.txt")));
-}
-
-TEST(DatasetHash, IsTheTexts) {
-  EXPECT_EQ(Dataset({'a', 'b', 'c'}, "here").hash(), 0x44bc2cf5ad770999U) << "XXH64 of abc";
-  EXPECT_EQ(Dataset({'a', 'b', 'c'}, "there").hash(), 0x44bc2cf5ad770999U);
-  EXPECT_NE(Dataset({'a', 'c', 'b'}, "here").hash(), 0x44bc2cf5ad770999U);
 }
 
 std::uint64_t hash_of(const std::vector<std::uint8_t>& bytes) {
@@ -231,53 +184,6 @@ TEST(TextHash, DoesNotDependOnThePiecesInWhichTheTextComes) {
   }
 }
 
-TEST(TextHash, EveryByteCounts) {
-  const std::vector<std::uint8_t> bytes = counting(100);
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    std::vector<std::uint8_t> changed = bytes;
-    changed[i] ^= 1;
-    EXPECT_NE(hash_of(changed), hash_of(bytes)) << "byte " << i;
-  }
-}
-
-/// What this process has in memory now, as the system counts.
-std::size_t resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::size_t all = 0;
-  std::size_t resident = 0;
-  file >> all >> resident;
-  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-}
-
-TEST(SharedDataset, FourRanksHoldOneCopyOfALargeText) {
-  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer's memory counts too";
-  constexpr std::size_t kSize = 64'000'000;
-  const test::TemporaryFolder folder;
-  const std::string path = folder.write("text", std::string(kSize, 'x'));
-  SharedDataset text;
-  const std::size_t before = resident_bytes();
-  std::size_t at_most = 0;
-  std::barrier all_have_it(4, [&]() noexcept { at_most = resident_bytes() - before; });
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < 4; ++rank) {
-    ranks.emplace_back([&] {
-      const Dataset own = text.open({.path = path});
-      all_have_it.arrive_and_wait();
-      EXPECT_EQ(own.size(), kSize);
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  EXPECT_GE(at_most, kSize);
-  EXPECT_LT(at_most, 2 * kSize) << "one copy, and what threads and reading take";
-}
-
-TEST(SharedDataset, OpensAFileOrTheWorkbooksOwnText) {
-  const test::TemporaryFolder folder;
-  const std::string path = folder.write("text", "abc");
-  EXPECT_EQ(SharedDataset().open({.path = path}).source(), path);
-  EXPECT_EQ(SharedDataset().open({}).hash(), Dataset::workbook(build::kSourceDir).hash());
-}
-
 TEST(SharedDataset, EveryRankGetsTheErrorAndANewTryMaySucceed) {
   const test::TemporaryFolder folder;
   const std::string path = folder.path("text");
@@ -290,16 +196,6 @@ TEST(SharedDataset, EveryRankGetsTheErrorAndANewTryMaySucceed) {
   EXPECT_EQ(text.open({.path = path}).size(), 3U);
   std::filesystem::remove(path);
   EXPECT_EQ(text.open({.path = path}).size(), 3U) << "it has been read";
-}
-
-TEST(SharedDataset, HasATextForTheTrainingAndOneForItsValidation) {
-  const test::TemporaryFolder folder;
-  const std::string one = folder.write("one", "1");
-  const std::string other = folder.write("other", "22");
-  SharedDataset text;
-  EXPECT_EQ(text.open({.path = one}).size(), 1U);
-  EXPECT_EQ(text.open({.path = other}).size(), 2U);
-  EXPECT_EQ(text.open({.path = one}).source(), one);
 }
 
 TEST(SharedDataset, RefusesATokenOutsideOfTheVocabulary) {

@@ -44,41 +44,6 @@ TEST_F(Sampling, TargetsAreTheTokensOneFurtherOn) {
   }
 }
 
-TEST_F(Sampling, EverySequenceStandsInTheTextWithItsNextToken) {
-  const Dataset text = counting_text(256);
-  const Sampler sampler(text, 5, 40, seed);
-  const Batch batch = sampler.batch(device, 0, {0, 40});
-  for (std::size_t i = 0; i < batch.tokens.numel(); ++i) {
-    const std::int32_t token = batch.tokens.span<std::int32_t>()[i];
-    if (i % 5 != 0) {
-      ASSERT_EQ(token, batch.tokens.span<std::int32_t>()[i - 1] + 1);
-    }
-    ASSERT_EQ(batch.targets.span<std::int32_t>()[i], token + 1);
-  }
-}
-
-TEST_F(Sampling, AShareIsAPartOfTheGlobalBatchAsABatchOfItsOwn) {
-  const Dataset text = random_text(5000);
-  for (int round = 0; round < 20; ++round) {
-    const std::size_t global = random.between(1, 24);
-    const std::size_t step = random.between(0, 1000);
-    const Sampler whole(text, random.between(1, 30), global, seed);
-    const std::size_t begin = random.between(0, global);
-    const std::size_t end = random.between(begin, global);
-    const Sampler share = whole.share({begin, end});
-    EXPECT_EQ(share.global_batch_size(), end - begin);
-    EXPECT_EQ(share.global_tokens(), (end - begin) * whole.seq_len());
-    EXPECT_EQ(tokens_of(share, step, {0, end - begin}), tokens_of(whole, step, {begin, end}));
-    const std::size_t inner = random.between(0, end - begin);
-    EXPECT_EQ(tokens_of(share.share({inner, end - begin}), step, {0, end - begin - inner}),
-              tokens_of(whole, step, {begin + inner, end}))
-        << "a share of a share";
-    EXPECT_THROW(static_cast<void>(whole.share({begin, global + 1})), InternalError);
-    EXPECT_THROW(static_cast<void>(tokens_of(share, step, {0, end - begin + 1})), InternalError)
-        << "the neighbour's sequences are out of reach";
-  }
-}
-
 TEST_F(Sampling, AnySplitIntoRanksAndMicroBatchesSeesTheSameGlobalBatch) {
   const Dataset text = random_text(5000);
   for (int round = 0; round < 20; ++round) {
@@ -100,24 +65,6 @@ TEST_F(Sampling, AnySplitIntoRanksAndMicroBatchesSeesTheSameGlobalBatch) {
     ASSERT_EQ(tokens, whole.tokens.to_vector());
     ASSERT_EQ(targets, whole.targets.to_vector());
   }
-}
-
-TEST_F(Sampling, TheOrderOfCallsDoesNotMatter) {
-  const Dataset text = random_text(3000);
-  const Sampler sampler(text, 8, 4, seed);
-  const std::vector<double> later = tokens_of(sampler, 7, {0, 4});
-  static_cast<void>(tokens_of(sampler, 0, {0, 4}));
-  EXPECT_EQ(tokens_of(sampler, 7, {0, 4}), later) << "a resumed run must see the same text";
-  EXPECT_EQ(tokens_of(Sampler(text, 8, 4, seed), 7, {0, 4}), later);
-}
-
-TEST_F(Sampling, AnotherStepSeedOrSequenceGivesAnotherText) {
-  const Dataset text = random_text(5000);
-  const Sampler sampler(text, 16, 8, seed);
-  const std::vector<double> batch = tokens_of(sampler, 4, {0, 8});
-  EXPECT_NE(tokens_of(sampler, 5, {0, 8}), batch);
-  EXPECT_NE(tokens_of(Sampler(text, 16, 8, seed + 1), 4, {0, 8}), batch);
-  EXPECT_NE(tokens_of(sampler, 4, {0, 1}), tokens_of(sampler, 4, {1, 2}));
 }
 
 // Start positions over 255 equally likely places. Pearson's statistic has mean 254 and deviation
@@ -159,21 +106,6 @@ TEST_F(Sampling, ATextThatIsTooShortNamesBothLengthsAndTheFlag) {
       test::message_of<FileError>([&] { static_cast<void>(Sampler(text, 8, 3, seed)); });
   EXPECT_THAT(message, AllOf(HasSubstr("counting has 8 tokens"), HasSubstr("--seq + 1 = 9"),
                              HasSubstr("Give a longer text or a smaller --seq")));
-}
-
-TEST_F(Sampling, KnowsItsSizes) {
-  const Dataset text = counting_text(100);
-  const Sampler sampler(text, 7, 12, seed);
-  EXPECT_EQ(sampler.seq_len(), 7U);
-  EXPECT_EQ(sampler.global_batch_size(), 12U);
-  EXPECT_EQ(sampler.global_tokens(), 84U);
-}
-
-TEST_F(Sampling, SamplesOutsideOfTheGlobalBatchAreABug) {
-  const Dataset text = counting_text(100);
-  const Sampler sampler(text, 7, 12, seed);
-  EXPECT_THROW(static_cast<void>(sampler.batch(device, 0, {0, 13})), InternalError);
-  EXPECT_THROW(static_cast<void>(sampler.batch(device, 0, {5, 4})), InternalError);
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include "common/data/token_file.hpp"
 
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -214,21 +213,6 @@ TEST_F(Masks, TargetsAreThoseWithALoss) {
                        static_cast<double>(count));
     }
   }
-}
-
-TEST_F(Masks, EachShareKnowsThePartOfTheWholeBatch) {
-  const Sampler whole(masked(test::random_mask(random, kTokens, 0.3)), 7, 6, seed);
-  for (std::size_t step = 0; step < 5; ++step) {
-    for (const Range share : {Range{0, 1}, Range{1, 6}, Range{0, 6}}) {
-      EXPECT_EQ(whole.share(share).part_with_loss(step), whole.part_with_loss(step));
-    }
-  }
-}
-
-TEST_F(Masks, AllTokensHaveALossWithoutOne) {
-  const Dataset text({1, 2, 3, 4, 5, 6, 7, 8}, "a text");
-  EXPECT_EQ(text.mask(), nullptr);
-  EXPECT_EQ(Sampler(text, 3, 2, seed).part_with_loss(random.between(0, 9)), 1.0);
 }
 
 TEST_F(Masks, AnotherMaskIsAnotherText) {

@@ -14,9 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
-#include "build_config.hpp"
 #include "common/storage/backend/uring/uring_file.hpp"
 #include "common/storage/pool_file.hpp"
 #include "common/storage/scratch_file.hpp"
@@ -75,13 +73,6 @@ Bytes read(AsyncFile& file, std::uint64_t offset, std::size_t count) {
   return bytes;
 }
 
-TEST_P(StorageTest, IsZerosAtFirst) {
-  const auto file = open(10'000);
-  EXPECT_EQ(file->size(), 10'000U);
-  EXPECT_EQ(read(*file, 0, 10'000), Bytes(10'000));
-  EXPECT_EQ(read(*file, 10'000, 0), Bytes());
-}
-
 TEST_P(StorageTest, KeepsWhatIsWrittenAtAnyOffset) {
   constexpr std::size_t kSize = 300'000;
   const auto file = open(kSize);
@@ -127,28 +118,6 @@ TEST_P(StorageTest, LettingGoOfATransferWaitsUntilTheMemoryIsFree) {
     static_cast<void>(file->write_async(0, shortlived));
   }
   EXPECT_TRUE(read(*file, 0, written.size()) == written);
-}
-
-TEST_P(StorageTest, ATransferIsWaitedForOnce) {
-  const auto file = open(10);
-  Bytes bytes(10);
-  Transfer transfer = file->read_async(0, bytes);
-  EXPECT_TRUE(transfer.pending());
-  transfer.wait();
-  EXPECT_FALSE(transfer.pending());
-  EXPECT_THROW(transfer.wait(), InternalError);
-}
-
-TEST_P(StorageTest, WhatLeavesTheFileIsABug) {
-  const auto file = open(10);
-  Bytes bytes(4);
-  EXPECT_THROW(static_cast<void>(file->read_async(7, bytes)), InternalError);
-  EXPECT_THROW(static_cast<void>(file->write_async(11, {})), InternalError);
-}
-
-TEST_P(FileStorage, HasNoName) {
-  const auto file = open(100'000);
-  EXPECT_THAT(folder.names(), IsEmpty()) << "so it is gone with the process, however that ends";
 }
 
 TEST_P(FileStorage, TakesItsSpaceAtOnce) {
@@ -220,12 +189,6 @@ INSTANTIATE_TEST_SUITE_P(Kinds, StorageTest,
 INSTANTIATE_TEST_SUITE_P(Kinds, FileStorage, ::testing::Values("threads", "io_uring"),
                          [](const auto& of) { return std::string(of.param); });
 
-TEST(Storage, SaysWhatFilesUse) {
-  EXPECT_EQ(file_backend() == Backend::kIoUring, uring_works());
-  EXPECT_EQ(to_string(Backend::kIoUring), "io_uring");
-  EXPECT_EQ(to_string(Backend::kThreads), "threads");
-}
-
 TEST(Storage, TheHostsMemoryHasAnEnd) {
   EXPECT_THAT(message_of<OutOfMemory>([] { return host_memory(~std::uint64_t{0}); }),
               HasSubstr("the host has no"));
@@ -259,11 +222,6 @@ TEST(ScratchFile, HasItsLengthAndNoName) {
   EXPECT_EQ(file.size(), 12'345U);
 }
 
-TEST(ScratchFile, MayBeEmpty) {
-  const test::TemporaryFolder folder;
-  EXPECT_EQ(ScratchFile(folder.path(), 0).size(), 0U);
-}
-
 TEST(ScratchFile, MessagesNameTheFolderTheReasonAndWhatToDo) {
   const test::TemporaryFolder folder;
   const ScratchFile file(folder.path(), 8);
@@ -281,13 +239,6 @@ TEST(ScratchFile, AFileIsNoFolder) {
   const std::string path = folder.write("file", "text");
   EXPECT_THAT(message_of<FileError>([&] { const ScratchFile file(path, 8); }),
               AllOf(HasSubstr("'" + path + "'"), HasSubstr("Not a directory")));
-}
-
-TEST(ScratchFile, ALengthThatNoFileHasIsRefused) {
-  const test::TemporaryFolder folder;
-  EXPECT_THAT(
-      message_of<FileError>([&] { const ScratchFile file(folder.path(), ~std::uint64_t{0}); }),
-      HasSubstr("the disk is full"));
 }
 
 }  // namespace

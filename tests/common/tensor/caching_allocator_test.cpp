@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <set>
 
 #include "common/gpu/order_checker.hpp"
 #include "common/tensor/memory_tracker.hpp"
@@ -40,17 +39,6 @@ TEST_F(CachingAllocatorTest, ASizeClassHoldsTheRequestAndWastesLittle) {
   }
 }
 
-TEST_F(CachingAllocatorTest, ThereAreEightClassesPerPowerOfTwo) {
-  for (const std::size_t power : {std::size_t{512}, std::size_t{4096}, std::size_t{1} << 30}) {
-    std::set<std::size_t> classes;
-    const std::size_t step = power / 64;
-    for (std::size_t bytes = power + 1; bytes <= 2 * power; bytes += step) {
-      classes.insert(CachingAllocator::size_class(bytes));
-    }
-    EXPECT_EQ(classes.size(), 8U) << power;
-  }
-}
-
 TEST_F(CachingAllocatorTest, BlocksAreAlignedToCacheLines) {
   std::vector<std::pair<void*, std::size_t>> blocks;
   for (int i = 0; i < 50; ++i) {
@@ -76,28 +64,6 @@ TEST_F(CachingAllocatorTest, AFreedBlockServesTheNextRequestOfItsClass) {
   EXPECT_EQ(allocator.reserved_bytes(), 2048U);
   allocator.release(second, 1020);
   allocator.release(third, 1000);
-}
-
-TEST_F(CachingAllocatorTest, ARepeatedPatternAsksTheSystemOnce) {
-  std::vector<std::size_t> sizes(40);
-  for (std::size_t& size : sizes) size = random.between(0, 100'000);
-  std::size_t after_first_round = 0;
-  for (int round = 0; round < 4; ++round) {
-    std::vector<void*> blocks;
-    for (const std::size_t size : sizes) blocks.push_back(allocator.allocate(size));
-    for (std::size_t i = 0; i < sizes.size(); ++i) allocator.release(blocks[i], sizes[i]);
-    if (round == 0) after_first_round = allocator.system_allocations();
-  }
-  EXPECT_EQ(allocator.system_allocations(), after_first_round);
-}
-
-TEST_F(CachingAllocatorTest, EmptyRequestsGetBlocksOfTheirOwn) {
-  void* const a = allocator.allocate(0);
-  void* const b = allocator.allocate(0);
-  EXPECT_NE(a, nullptr);
-  EXPECT_NE(a, b);
-  allocator.release(a, 0);
-  allocator.release(b, 0);
 }
 
 TEST_F(CachingAllocatorTest, TrimmingGivesThePoolBackButNotBlocksInUse) {
@@ -168,30 +134,6 @@ class EmulatedPool {
   }
 };
 
-TEST(StreamPool, ABlockComesBackToItsOwnStreamAtOnce) {
-  EmulatedPool device;
-  void* const block = device.pool.allocate(64, kCompute);
-  device.writes(kCompute, block);
-  device.pool.release(block, 64);
-  void* const next = device.pool.allocate(64, kCompute);
-  EXPECT_EQ(next, block);
-  device.writes(kCompute, next);
-  EXPECT_EQ(device.pool.system_allocations(), 1U);
-  device.pool.release(next, 64);
-}
-
-TEST(StreamPool, AnotherStreamGetsAnotherBlock) {
-  EmulatedPool device;
-  void* const block = device.pool.allocate(64, kCompute);
-  device.writes(kCompute, block);
-  device.pool.release(block, 64);
-  void* const other = device.pool.allocate(64, kExchange);
-  EXPECT_NE(other, block);
-  device.writes(kExchange, other);
-  EXPECT_EQ(device.pool.reserved_bytes(), 128U);
-  device.pool.release(other, 64);
-}
-
 TEST(StreamPool, AUseOnAnotherStreamThatNobodyToldIsFound) {
   EmulatedPool device;
   void* const block = device.pool.allocate(64, kCompute);
@@ -218,18 +160,6 @@ TEST(StreamPool, AUseOnAnotherStreamIsWaitedForByTheNextOwner) {
 
 using enum MemoryCategory;
 
-TEST(MemoryTracker, CountsEachCategoryByItself) {
-  MemoryTracker tracker;
-  tracker.add(kParameters, 100);
-  tracker.add(kGradients, 30);
-  tracker.add(kParameters, 7);
-  tracker.remove(kParameters, 50);
-  EXPECT_EQ(tracker.current()[kParameters], 57U);
-  EXPECT_EQ(tracker.current()[kGradients], 30U);
-  EXPECT_EQ(tracker.current()[kOptimizer], 0U);
-  EXPECT_EQ(tracker.current().total(), 87U);
-}
-
 TEST(MemoryTracker, APeakCarriesThePhaseInWhichItWasReached) {
   MemoryTracker tracker;
   tracker.add(kActivations, 1);
@@ -253,29 +183,6 @@ TEST(MemoryTracker, APeakCarriesThePhaseInWhichItWasReached) {
   EXPECT_EQ(tracker.usage_at_peak().total(), tracker.peak_total().bytes);
 }
 
-TEST(MemoryTracker, APeakThatIsReachedAgainKeepsItsFirstPhase) {
-  MemoryTracker tracker;
-  tracker.set_phase("first");
-  tracker.add(kOther, 10);
-  tracker.remove(kOther, 10);
-  tracker.set_phase("second");
-  tracker.add(kOther, 10);
-  EXPECT_EQ(tracker.peak(kOther).phase, "first");
-  EXPECT_EQ(tracker.peak_total().phase, "first");
-}
-
-TEST(MemoryTracker, AMoveChangesCategoriesButNotTheTotal) {
-  MemoryTracker tracker;
-  tracker.add(kOther, 64);
-  tracker.move(kOther, kActivations, 24);
-  EXPECT_EQ(tracker.current()[kOther], 40U);
-  EXPECT_EQ(tracker.current()[kActivations], 24U);
-  EXPECT_EQ(tracker.current().total(), 64U);
-  EXPECT_EQ(tracker.peak(kActivations).bytes, 24U);
-  EXPECT_EQ(tracker.peak(kOther).bytes, 64U);
-  EXPECT_EQ(tracker.peak_total().bytes, 64U);
-}
-
 TEST(MemoryTracker, ResettingStartsThePeaksFromTheCurrentUsage) {
   MemoryTracker tracker;
   tracker.add(kParameters, 10);
@@ -289,38 +196,6 @@ TEST(MemoryTracker, ResettingStartsThePeaksFromTheCurrentUsage) {
   EXPECT_EQ(tracker.usage_at_peak()[kParameters], 10U);
   tracker.add(kOther, 1);
   EXPECT_EQ(tracker.peak_total().bytes, 16U);
-}
-
-TEST(MemoryTracker, TheListenerSeesEveryChange) {
-  MemoryTracker tracker;
-  std::vector<std::size_t> totals;
-  tracker.set_listener([&](const MemoryUsage& usage) { totals.push_back(usage.total()); });
-  tracker.add(kOther, 5);
-  tracker.add(kGradients, 6);
-  tracker.move(kOther, kActivations, 5);
-  tracker.remove(kGradients, 6);
-  tracker.set_listener({});
-  tracker.remove(kActivations, 5);
-  EXPECT_THAT(totals, ElementsAre(5U, 11U, 11U, 5U));
-}
-
-TEST(MemoryTracker, TakingMoreThanThereIsIsABug) {
-  MemoryTracker tracker;
-  tracker.add(kOther, 5);
-  EXPECT_THAT(message_of<InternalError>([&] { tracker.remove(kOther, 6); }),
-              HasSubstr("more bytes freed"));
-  EXPECT_THAT(message_of<InternalError>([&] { tracker.remove(kGradients, 1); }),
-              HasSubstr("more bytes freed"));
-  EXPECT_THAT(message_of<InternalError>([&] { tracker.move(kOther, kGradients, 6); }),
-              HasSubstr("more bytes moved"));
-  EXPECT_EQ(tracker.current()[kOther], 5U);
-}
-
-TEST(MemoryCategory, EachHasANameOfItsOwn) {
-  std::set<std::string> names;
-  for (const MemoryCategory category : kMemoryCategories) names.emplace(to_string(category));
-  EXPECT_EQ(names, (std::set<std::string>{"parameters", "gradients", "optimizer", "activations",
-                                          "communication", "other"}));
 }
 
 }  // namespace

@@ -5,8 +5,6 @@
 // Covers: common/tensor/synchronize.hpp
 // Covers: common/tensor/host_view.hpp
 
-#include "common/gpu/order_checker.hpp"
-
 #include "common/gpu/streams.hpp"
 #include "common/tensor/host_view.hpp"
 #include "common/tensor/synchronize.hpp"
@@ -65,17 +63,6 @@ TEST_F(DeviceTensor, GoesThereAndBackInEveryType) {
   }
 }
 
-TEST_F(DeviceTensor, ViewsGoThereAndBack) {
-  for (const DType dtype : kAll) {
-    const Tensor view = some_view(integers(shape(), dtype));
-    const Tensor there = view.to(gpu);
-    EXPECT_EQ(there.to_vector(), view.to_vector());
-    const Tensor back = Tensor::zeros(cpu, view.shape(), dtype);
-    back.transpose(0, 1).copy_from(there.transpose(0, 1));
-    EXPECT_EQ(back.to_vector(), view.to_vector());
-  }
-}
-
 TEST_F(DeviceTensor, IsCopiedClonedFilledAndMadeContiguousAsOnTheCpu) {
   for (const DType dtype : kAll) {
     const Tensor on_cpu = integers(shape(), dtype);
@@ -114,13 +101,6 @@ TEST_F(DeviceTensor, IsConvertedAsOnTheCpu) {
   }
 }
 
-TEST_F(DeviceTensor, RefusesWhatTheCpuRefuses) {
-  const Tensor t = integers({2, 2}, DType::kI32).to(gpu);
-  EXPECT_THROW(static_cast<void>(t.to(DType::kF32)), ShapeError);
-  EXPECT_THROW(t.copy_from(Tensor::zeros(gpu, {4}, DType::kI32)), ShapeError);
-  EXPECT_THROW(static_cast<void>(t.transpose(0, 1).view({4})), ShapeError);
-}
-
 TEST_F(DeviceTensor, GoesFromRankToRank) {
   const Device other = device_with_streams(1);
   const Tensor t = integers({4, 5}, DType::kF32);
@@ -131,18 +111,6 @@ TEST_F(DeviceTensor, GoesFromRankToRank) {
   EXPECT_EQ(there.to_vector(), t.to_vector());
 }
 
-TEST_F(DeviceTensor, EmptyOnesAreFine) {
-  const Tensor t = Tensor::zeros(gpu, {0, 3}, DType::kF32);
-  EXPECT_TRUE(t.to_vector().empty());
-  EXPECT_EQ(t.to(cpu).numel(), 0U);
-  t.fill(1);
-}
-
-TEST_F(DeviceTensor, IsCountedToTheByte) {
-  const Tensor t = Tensor::zeros(gpu, {3}, DType::kF32, MemoryCategory::kGradients);
-  EXPECT_EQ(gpu.memory().current()[MemoryCategory::kGradients], 12U);
-}
-
 TEST_F(DeviceTensor, NothingWaitsButACopyToTheHost) {
   gpu::Streams& streams = gpu.streams();
   const Tensor t = random.tensor(cpu, {8, 8}, DType::kF32).to(gpu);
@@ -151,28 +119,6 @@ TEST_F(DeviceTensor, NothingWaitsButACopyToTheHost) {
   EXPECT_EQ(streams.synchronizations(), 0U);
   static_cast<void>(t.to(cpu));
   EXPECT_EQ(streams.synchronizations(), 1U);
-}
-
-TEST_F(DeviceTensor, TheHostWaitsForADeviceWhenItIsAskedTo) {
-  synchronize(cpu);
-  synchronize(gpu);
-  EXPECT_EQ(gpu.streams().synchronizations(), 1U);
-}
-
-TEST_F(DeviceTensor, TheOrderCheckerSeesTheTensorsOfOtherStreams) {
-  if (gpu.kind() != DeviceKind::kEmulated) GTEST_SKIP() << "only the emulated device checks orders";
-  const Tensor t = Tensor::zeros(gpu, {4, 4}, DType::kF32);
-  t.slice(1, {0, 2}).fill(1);
-  {
-    const gpu::StreamScope scope(gpu::StreamRole::kCommunication);
-    EXPECT_THROW(t.fill(2), gpu::OrderError);
-    gpu.streams().wait(gpu::StreamRole::kCommunication,
-                       gpu.streams().record(gpu::StreamRole::kCompute));
-    t.slice(1, {2, 4}).fill(2);
-  }
-  t.slice(1, {0, 2}).fill(3);
-  const std::string message = message_of<gpu::OrderError>([&] { return t.to_vector(); });
-  EXPECT_THAT(message, HasSubstr("communication stream writes them in fill"));
 }
 
 TEST_F(DeviceTensor, AMemoryThatAnotherStreamUsedIsNotReusedBeforeIt) {
@@ -196,28 +142,11 @@ const std::vector<float> kSix = {1, 2, 3, 4, 5, 6};
 
 Tensor two_by_three(const Device& device) { return Tensor::from<float>(device, {2, 3}, kSix); }
 
-TEST(HostView, OnTheCpuItIsTheTensorsOwnMemory) {
-  const Device device = Device::cpu();
-  const Tensor t = two_by_three(device);
-  const HostView<const float> x(t);
-  EXPECT_EQ(x.data(), t.data<float>());
-  HostView<float> y(t, HostAccess::kReadWrite);
-  y[1] = 7;
-  EXPECT_EQ(x[1], 7);
-  EXPECT_EQ(device.system_allocations(), 1U);
-}
-
 TEST(HostView, OfAStridedViewOnTheCpuHasItsStrides) {
   const Tensor t = two_by_three(Device::cpu()).transpose(0, 1);
   const HostView<const float> x(t);
   EXPECT_EQ(x.strides(), t.strides());
   EXPECT_THROW(static_cast<void>(x.span()), ShapeError);
-}
-
-TEST(HostView, RefusesAnotherType) {
-  const Tensor t = two_by_three(Device::cpu());
-  EXPECT_THROW(HostView<const double>{t}, ShapeError);
-  EXPECT_THROW(HostView<const float>{Tensor()}, ShapeError);
 }
 
 /// On a device with streams.
@@ -275,12 +204,6 @@ TEST_F(DeviceHostView, AnExceptionWritesNothingBack) {
       },
       ConfigError);
   EXPECT_EQ(tensor.to_vector()[0], 1);
-}
-
-TEST_F(DeviceHostView, DoesNotCountAsTheDevicesMemory) {
-  const std::size_t before = device.memory().current().total();
-  const HostView<const float> x(tensor);
-  EXPECT_EQ(device.memory().current().total(), before);
 }
 
 }  // namespace

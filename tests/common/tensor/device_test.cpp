@@ -16,31 +16,6 @@ namespace {
 
 using enum MemoryCategory;
 
-TEST(Device, ParsesItsKindAndNamesIt) {
-  EXPECT_EQ(parse_device_kind("cpu"), DeviceKind::kCpu);
-  EXPECT_EQ(parse_device_kind("cuda"), DeviceKind::kCuda);
-  EXPECT_EQ(parse_device_kind("emulated"), DeviceKind::kEmulated);
-  EXPECT_EQ(to_string(DeviceKind::kCpu), "cpu");
-  EXPECT_EQ(to_string(DeviceKind::kCuda), "cuda");
-  EXPECT_EQ(to_string(DeviceKind::kEmulated), "emulated");
-  const std::string message = message_of<ConfigError>([] { return parse_device_kind("gpu"); });
-  EXPECT_THAT(message, HasSubstr("'gpu'"));
-  EXPECT_THAT(message, HasSubstr("cpu, cuda or emulated"));
-}
-
-TEST(Device, CreatesTheCpu) {
-  EXPECT_EQ(Device::create(DeviceKind::kCpu).kind(), DeviceKind::kCpu);
-}
-
-TEST(Device, CreatesTheEmulatedDevice) {
-  const Device device = Device::create(DeviceKind::kEmulated, 1);
-  EXPECT_EQ(device.kind(), DeviceKind::kEmulated);
-  EXPECT_EQ(device.name(), "emulated");
-  EXPECT_TRUE(has_streams(device.kind()));
-  EXPECT_EQ(device.host().kind(), DeviceKind::kCpu);
-  EXPECT_TRUE(device.runtime().host_can_read());
-}
-
 TEST(Device, TheEmulatedDevicePlaysAnH100WhereItIsAsked) {
   const char* const kVariable = "ULTRA_EMULATED_CAPABILITY";
   const char* const found = std::getenv(kVariable);
@@ -56,70 +31,12 @@ TEST(Device, TheEmulatedDevicePlaysAnH100WhereItIsAsked) {
   setenv(kVariable, before.c_str(), 1);
 }
 
-TEST(Device, TheCpuHasNoStreams) {
-  const Device device = Device::cpu();
-  EXPECT_FALSE(has_streams(device.kind()));
-  EXPECT_EQ(device.name(), "cpu");
-  EXPECT_EQ(device.host(), device);
-  EXPECT_THROW(static_cast<void>(device.streams()), InternalError);
-  EXPECT_THROW(static_cast<void>(device.runtime()), InternalError);
-}
-
 TEST(Device, WithoutAGpuCudaIsRefusedInWords) {
   if (!kernels::list_devices().empty()) GTEST_SKIP() << "there is a GPU";
   const std::string message =
       message_of<ConfigError>([] { return Device::create(DeviceKind::kCuda); });
   EXPECT_THAT(message, HasSubstr("device cuda: "));
   EXPECT_THAT(message, HasSubstr("--device cpu or emulated"));
-}
-
-TEST(Device, CopiesShareOnePoolAndTracker) {
-  const Device device = Device::cpu();
-  const Device copy = device;
-  EXPECT_EQ(device, copy);
-  void* const block = device.allocate(100, kOther);
-  EXPECT_EQ(copy.memory().current()[kOther], 100U);
-  copy.release(block, 100, kOther);
-  EXPECT_EQ(device.memory().current().total(), 0U);
-}
-
-TEST(Device, TwoDevicesShareNothing) {
-  const Device a = Device::cpu();
-  const Device b = Device::cpu();
-  EXPECT_FALSE(a == b);
-  const Tensor t = Tensor::zeros(a, {10}, DType::kF32);
-  EXPECT_EQ(b.memory().current().total(), 0U);
-  EXPECT_EQ(b.reserved_bytes(), 0U);
-  EXPECT_EQ(b.system_allocations(), 0U);
-  EXPECT_EQ(a.system_allocations(), 1U);
-}
-
-TEST(Device, CountsTheBytesThatWereAskedForNotTheBlocks) {
-  const Device device = Device::cpu();
-  const Tensor t = Tensor::zeros(device, {3}, DType::kF32, kParameters);
-  EXPECT_EQ(device.memory().current()[kParameters], 12U);
-  EXPECT_EQ(device.reserved_bytes(), 64U);
-}
-
-TEST(Device, PeaksAreLabelledAndReset) {
-  const Device device = Device::cpu();
-  device.set_phase("forward");
-  static_cast<void>(Tensor::zeros(device, {100}, DType::kF64));
-  device.set_phase("backward");
-  EXPECT_EQ(device.memory().peak_total().bytes, 800U);
-  EXPECT_EQ(device.memory().peak_total().phase, "forward");
-  device.reset_memory_peaks();
-  EXPECT_EQ(device.memory().peak_total().bytes, 0U);
-}
-
-TEST(Device, TheListenerFollowsTheMemoryInUse) {
-  const Device device = Device::cpu();
-  std::vector<std::size_t> totals;
-  device.set_memory_listener([&](const MemoryUsage& usage) { totals.push_back(usage.total()); });
-  static_cast<void>(Tensor::zeros(device, {2}, DType::kF64));
-  device.set_memory_listener({});
-  static_cast<void>(Tensor::zeros(device, {4}, DType::kF64));
-  EXPECT_THAT(totals, ElementsAre(16U, 0U));
 }
 
 TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
@@ -168,36 +85,6 @@ TEST(DeviceMemoryLimit, RefusesWhatGoesAboveItAndSaysWhatIsInUse) {
   EXPECT_THAT(message, AllOf(HasSubstr("--micro-batch"), HasSubstr("--device-memory")));
 }
 
-TEST(DeviceMemoryLimit, MayBeReachedExactly) {
-  const Device device = Device::cpu();
-  device.set_memory_limit(100);
-  const Tensor first = Tensor::zeros(device, {15}, DType::kF32);
-  Tensor second = Tensor::zeros(device, {5}, DType::kF64);
-  EXPECT_EQ(device.memory().current().total(), 100U);
-  EXPECT_THAT(refusal(device, 1), HasSubstr("1 B more for other do not fit into 100 B"));
-  second = Tensor();
-  EXPECT_NO_THROW(second = Tensor::zeros(device, {5}, DType::kF64)) << "what is freed can be used";
-}
-
-TEST(DeviceMemoryLimit, HoldsForAllCopiesOfADeviceAndForNoOther) {
-  const Device device = Device::cpu();
-  const Device copy = device;
-  copy.set_memory_limit(8);
-  EXPECT_THAT(refusal(device, 9), HasSubstr("8 B"));
-  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(Device::cpu(), {9}, DType::kF32)));
-}
-
-TEST(DeviceMemoryLimit, CanBeChangedAndLifted) {
-  const Device device = Device::cpu();
-  device.set_memory_limit(40);
-  EXPECT_THAT(refusal(device, 80), HasSubstr("40 B"));
-  device.set_memory_limit(80);
-  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {10}, DType::kF64)));
-  EXPECT_THAT(refusal(device, 81), HasSubstr("80 B"));
-  device.set_memory_limit(std::nullopt);
-  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {1000}, DType::kF64)));
-}
-
 TEST(DeviceMemoryLimit, ARefusedRequestLeavesNoTrace) {
   const Device device = Device::cpu();
   const Tensor held = Tensor::zeros(device, {10}, DType::kF64, kParameters);
@@ -213,17 +100,6 @@ TEST(DeviceMemoryLimit, ARefusedRequestLeavesNoTrace) {
   EXPECT_EQ(device.reserved_bytes(), reserved);
   EXPECT_EQ(device.system_allocations(), 1U);
   EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {5}, DType::kF32)));
-}
-
-TEST(DeviceMemoryLimit, BelowWhatIsInUseRefusesEverythingMore) {
-  const Device device = Device::cpu();
-  Tensor held = Tensor::zeros(device, {10}, DType::kF64, kParameters);
-  device.set_memory_limit(50);
-  EXPECT_THAT(refusal(device, 1), HasSubstr("do not fit into 50 B, of which 80 B are in use"));
-  held.set_category(kGradients);
-  EXPECT_EQ(device.memory().current()[kGradients], 80U) << "what is there stays";
-  held = Tensor();
-  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {6}, DType::kF64)));
 }
 
 /// Makes, checks and frees tensors; returns how many held a value that another thread wrote.
@@ -267,16 +143,5 @@ TEST(Synchronize, IsOneWaitOfTheHostAndNothingOnTheCpu) {
 }  // namespace ultra
 
 namespace ultra::backend {
-namespace {
-
-TEST(KernelsOf, TheEmulatedDeviceRunsTheFastExecutor) {
-  EXPECT_EQ(&kernels_of(Device::create(DeviceKind::kEmulated)),
-            &kernels::table<simt::Executor::kFast>());
-}
-
-TEST(KernelsOf, TheHostRunsNone) {
-  EXPECT_THROW(static_cast<void>(kernels_of(Device::cpu())), InternalError);
-}
-
-}  // namespace
+namespace {}  // namespace
 }  // namespace ultra::backend

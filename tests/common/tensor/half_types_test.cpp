@@ -97,23 +97,6 @@ TYPED_TEST(HalfTypes, KeepsInfinityNanAndTheSignOfZero) {
   }
 }
 
-TYPED_TEST(HalfTypes, ManyAreConvertedLikeOne) {
-  for (const std::size_t count : {0U, 1U, 7U, 8U, 9U, 15U, 16U, 17U, 40U, 1000U}) {
-    std::vector<float> wide(count);
-    for (float& x : wide) x = static_cast<float>(this->any_number());
-    if (count > 2) wide[1] = std::bit_cast<float>(0xFF812345U);  // NaN
-    std::vector<TypeParam> narrow(count);
-    convert(std::span<const float>(wide), std::span<TypeParam>(narrow));
-    std::vector<float> back(count);
-    convert(std::span<const TypeParam>(narrow), std::span<float>(back));
-    for (std::size_t i = 0; i < count; ++i) {
-      ASSERT_EQ(narrow[i].bits, round_to<TypeParam>(wide[i]).bits) << wide[i];
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(back[i]),
-                std::bit_cast<std::uint32_t>(static_cast<float>(narrow[i])));
-    }
-  }
-}
-
 TYPED_TEST(HalfTypes, AllNumbersAreConvertedLikeOne) {
   std::vector<TypeParam> all;
   for (std::uint32_t bits = 0; bits < 0x10000U; ++bits) all.push_back(TestFixture::of_bits(bits));
@@ -134,34 +117,6 @@ TEST(HalfTypeConversions, AnF64IsRoundedOnce) {
   EXPECT_EQ(static_cast<double>(round_to<Float16>(1e-300)), 0.0);
 }
 
-TEST(HalfTypeConversions, NeedRoomForAllNumbers) {
-  const std::vector<float> three(3);
-  std::vector<BFloat16> two(2);
-  EXPECT_THROW(convert(std::span<const float>(three), std::span<BFloat16>(two)), InternalError);
-}
-
-TEST(DType, SizesAreThoseOfTheScalars) {
-  EXPECT_EQ(size_of(DType::kF32), sizeof(float));
-  EXPECT_EQ(size_of(DType::kF64), sizeof(double));
-  EXPECT_EQ(size_of(DType::kI32), sizeof(std::int32_t));
-  EXPECT_EQ(size_of(DType::kBF16), sizeof(BFloat16));
-  EXPECT_EQ(size_of(DType::kF16), sizeof(Float16));
-  EXPECT_EQ(size_of(DType::kBF16), 2U);
-}
-
-TEST(DType, NamesAndTypesBelongTogether) {
-  EXPECT_EQ(to_string(DType::kF32), "f32");
-  EXPECT_EQ(to_string(DType::kF64), "f64");
-  EXPECT_EQ(to_string(DType::kI32), "i32");
-  EXPECT_EQ(dtype_of<float>(), DType::kF32);
-  EXPECT_EQ(dtype_of<double>(), DType::kF64);
-  EXPECT_EQ(dtype_of<std::int32_t>(), DType::kI32);
-  EXPECT_EQ(to_string(DType::kBF16), "bf16");
-  EXPECT_EQ(to_string(DType::kF16), "f16");
-  EXPECT_EQ(dtype_of<BFloat16>(), DType::kBF16);
-  EXPECT_EQ(dtype_of<Float16>(), DType::kF16);
-}
-
 TEST(DType, ParsesTheFloatingTypes) {
   EXPECT_EQ(parse_float_dtype("f32"), DType::kF32);
   EXPECT_EQ(parse_float_dtype("f64"), DType::kF64);
@@ -175,47 +130,7 @@ TEST(DType, RefusesOtherTextAndNamesTheChoices) {
   }
 }
 
-TEST(DType, DispatchCallsWithTheScalarType) {
-  const auto size = []<class T>() { return sizeof(T); };
-  EXPECT_EQ(dispatch_float(DType::kF32, size), 4U);
-  EXPECT_EQ(dispatch_float(DType::kF64, size), 8U);
-  const std::string message =
-      message_of<ShapeError>([&] { return dispatch_float(DType::kI32, size); });
-  EXPECT_THAT(message, HasSubstr("found i32"));
-  EXPECT_THAT(message_of<ShapeError>([&] { return dispatch_float(DType::kBF16, size); }),
-              HasSubstr("expected a tensor of f32 or f64, found bf16"));
-}
-
-TEST(DType, StoredNumbersAreDispatchedToo) {
-  const auto size = []<class T>() { return sizeof(T); };
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kF16}) {
-    EXPECT_EQ(dispatch_stored(dtype, size), size_of(dtype));
-  }
-  EXPECT_THAT(message_of<ShapeError>([&] { return dispatch_stored(DType::kI32, size); }),
-              HasSubstr("expected a tensor of f32, f64, bf16 or f16, found i32"));
-}
-
-TEST(DType, SumsOfTwoByteNumbersAreF32) {
-  for (const DType dtype : {DType::kBF16, DType::kF16}) {
-    EXPECT_TRUE(is_half(dtype));
-    EXPECT_EQ(accumulation_dtype(dtype), DType::kF32);
-  }
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kI32}) {
-    EXPECT_FALSE(is_half(dtype));
-    EXPECT_EQ(accumulation_dtype(dtype), dtype);
-  }
-}
-
 class HalfTensorTest : public test::RandomTest {};
-
-TEST_F(HalfTensorTest, TakesTwoBytesPerElement) {
-  for (const DType dtype : test::kHalfDTypes) {
-    const Tensor x = Tensor::zeros(device, {3, 5}, dtype, MemoryCategory::kActivations);
-    EXPECT_EQ(x.nbytes(), 30U);
-    EXPECT_EQ(device.memory().current()[MemoryCategory::kActivations], 30U);
-    EXPECT_THAT(x.to_vector(), Each(0.0));
-  }
-}
 
 TEST_F(HalfTensorTest, IsReadAsItsOwnTypeOnly) {
   const Tensor x = Tensor::zeros(device, {2}, DType::kBF16);
@@ -276,19 +191,6 @@ TEST_F(HalfTensorTest, WhatDoesNotFitIsRefused) {
   EXPECT_THROW(static_cast<void>(x.to(DType::kI32)), ShapeError);
   EXPECT_THAT(message_of<ShapeError>([&] { x.copy_from(Tensor::zeros(device, {3}, DType::kF32)); }),
               HasSubstr("expected [3] of bf16, found [3] of f32"));
-}
-
-TEST_F(HalfTensorTest, StartsWithTheRoundedNumbersOfF32) {
-  const Shape shape{7, 9};
-  const std::vector<Range> all = {{0, 7}, {0, 9}};
-  const PhiloxStream stream(seed, "weight");
-  const Tensor wide = Tensor::empty(device, shape, DType::kF32);
-  fill_normal(wide, shape, all, stream, 0.02);
-  for (const DType dtype : test::kHalfDTypes) {
-    const Tensor x = Tensor::empty(device, shape, dtype);
-    fill_normal(x, shape, all, stream, 0.02);
-    EXPECT_TRUE(test::all_equal(x, wide.to(dtype)));
-  }
 }
 
 }  // namespace

@@ -53,29 +53,6 @@ double six_sigma(double variance_of_one, std::size_t samples) {
   return 6.0 * std::sqrt(variance_of_one / static_cast<double>(samples));
 }
 
-TEST_F(PhiloxTest, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
-  constexpr std::size_t kSamples = 200'000;
-  const PhiloxStream stream(seed, "moments");
-  std::array<double, 5> moment{};
-  double neighbours = 0.0;
-  double outside_two = 0.0;
-  for (std::size_t i = 0; i < kSamples; ++i) {
-    const double x = stream.normal(i);
-    for (std::size_t k = 1; k <= 4; ++k) moment[k] += std::pow(x, static_cast<double>(k));
-    neighbours += x * stream.normal(i + 1);
-    outside_two += std::abs(x) > 2.0 ? 1.0 : 0.0;
-  }
-  const auto mean = [](double sum) { return sum / static_cast<double>(kSamples); };
-  // E x^k of the normal distribution is 0, 1, 0, 3, and Var x^k is E x^2k - (E x^k)^2.
-  EXPECT_NEAR(mean(moment[1]), 0.0, six_sigma(1.0, kSamples));
-  EXPECT_NEAR(mean(moment[2]), 1.0, six_sigma(2.0, kSamples));
-  EXPECT_NEAR(mean(moment[3]), 0.0, six_sigma(15.0, kSamples));
-  EXPECT_NEAR(mean(moment[4]), 3.0, six_sigma(96.0, kSamples));
-  EXPECT_NEAR(mean(neighbours), 0.0, six_sigma(1.0, kSamples));
-  const double tail = std::erfc(2.0 / std::sqrt(2.0));
-  EXPECT_NEAR(mean(outside_two), tail, six_sigma(tail * (1.0 - tail), kSamples));
-}
-
 TEST_F(PhiloxTest, UniformNumbersFillTheOpenUnitInterval) {
   constexpr std::size_t kSamples = 100'000;
   const PhiloxStream stream(seed, "uniform");
@@ -92,46 +69,6 @@ TEST_F(PhiloxTest, UniformNumbersFillTheOpenUnitInterval) {
   EXPECT_NEAR(squares / kSamples, 1.0 / 3.0, six_sigma(4.0 / 45.0, kSamples));
 }
 
-TEST_F(PhiloxTest, BelowDrawsEveryIntegerEquallyOften) {
-  constexpr std::size_t kSamples = 60'000;
-  const PhiloxStream stream(seed, "below");
-  const std::size_t bound = random.between(1, 13);
-  std::vector<double> count(bound, 0.0);
-  for (std::size_t i = 0; i < kSamples; ++i) {
-    const std::uint64_t drawn = stream.below(i, bound);
-    ASSERT_LT(drawn, bound);
-    count[drawn] += 1.0;
-  }
-  const double p = 1.0 / static_cast<double>(bound);
-  for (const double c : count) {
-    EXPECT_NEAR(c / kSamples, p, six_sigma(p * (1.0 - p), kSamples) + 1e-12);
-  }
-  EXPECT_THROW(static_cast<void>(stream.below(0, 0)), InternalError);
-}
-
-TEST_F(PhiloxTest, AnElementDependsOnItsIndexNotOnTheOrderOfDrawing) {
-  const PhiloxStream stream(seed, "weight");
-  std::vector<double> forward;
-  for (std::uint64_t i = 0; i < 50; ++i) forward.push_back(stream.normal(i));
-  const PhiloxStream again(seed, "weight");
-  for (std::uint64_t i = 50; i-- > 0;) EXPECT_EQ(again.normal(i), forward[i]);
-}
-
-TEST_F(PhiloxTest, OtherSeedsNamesAndIndicesGiveOtherNumbers) {
-  const PhiloxStream stream(seed, "a");
-  const PhiloxStream other_name(seed, "b");
-  const PhiloxStream other_low_seed(seed + 1, "a");
-  const PhiloxStream other_high_seed(seed ^ (std::uint64_t{1} << 40), "a");
-  const std::uint64_t far = std::uint64_t{1} << 34;  // beyond 32 bits of counter
-  for (std::uint64_t i = 0; i < 100; ++i) {
-    EXPECT_NE(stream.normal(i), other_name.normal(i));
-    EXPECT_NE(stream.normal(i), other_low_seed.normal(i));
-    EXPECT_NE(stream.normal(i), other_high_seed.normal(i));
-    EXPECT_NE(stream.normal(i), stream.normal(i + far));
-    EXPECT_NE(stream.normal(i), stream.normal(i + 1));
-  }
-}
-
 TEST_F(PhiloxTest, AWholeTensorHoldsTheStreamInRowMajorOrder) {
   const PhiloxStream stream(seed, "w");
   const Shape shape{random.between(1, 7), random.between(1, 9)};
@@ -139,25 +76,6 @@ TEST_F(PhiloxTest, AWholeTensorHoldsTheStreamInRowMajorOrder) {
   fill_normal(whole, shape, std::vector<Range>{{0, shape[0]}, {0, shape[1]}}, stream, 0.5);
   for (std::size_t i = 0; i < whole.numel(); ++i) {
     EXPECT_EQ(whole.span<double>()[i], 0.5 * stream.normal(i));
-  }
-}
-
-TEST_F(PhiloxTest, AnyShardEqualsThatPartOfTheWhole) {
-  const PhiloxStream stream(seed, "w");
-  for (int round = 0; round < 20; ++round) {
-    const Part part = draw_part();
-    std::vector<Range> all;
-    for (const std::size_t extent : part.global.dims()) all.push_back({0, extent});
-    const DType dtype = random.pick({DType::kF32, DType::kF64});
-    const Tensor whole = Tensor::empty(device, part.global, dtype);
-    const Tensor found = Tensor::empty(device, part.shape(), dtype);
-    fill_normal(whole, part.global, all, stream, 0.02);
-    fill_normal(found, part.global, part.shard, stream, 0.02);
-    Tensor expected = whole;
-    for (std::size_t d = 0; d < all.size(); ++d) {
-      expected = expected.slice(static_cast<int>(d), part.shard[d]);
-    }
-    EXPECT_TRUE(test::all_equal(found, expected)) << part.global.str();
   }
 }
 
@@ -205,16 +123,6 @@ TEST_F(PhiloxTest, NormalNumbersAreThoseOfBoxAndMuller) {
   }
 }
 
-TEST_F(PhiloxTest, ElementsMayStandInATensorOfAnotherShape) {
-  const PhiloxStream stream(seed, "w");
-  const std::vector<Range> all{{0, 10}};
-  const Tensor row = Tensor::empty(device, {10}, DType::kF64);
-  const Tensor square = Tensor::empty(device, {2, 2}, DType::kF64);
-  fill_normal(row, {10}, all, stream, 1.0);
-  fill_normal_elements(square, 3, {10}, all, stream, 1.0);
-  EXPECT_TRUE(test::all_equal(square, row.slice(0, {3, 7}).view({2, 2})));
-}
-
 TEST_F(PhiloxTest, SinglePrecisionHoldsTheRoundedDoubles) {
   const PhiloxStream stream(seed, "w");
   const std::vector<Range> all{{0, 33}};
@@ -223,39 +131,6 @@ TEST_F(PhiloxTest, SinglePrecisionHoldsTheRoundedDoubles) {
   fill_normal(f32, {33}, all, stream, 0.02);
   fill_normal(f64, {33}, all, stream, 0.02);
   EXPECT_TRUE(test::all_equal(f32, f64.to(DType::kF32)));
-}
-
-TEST_F(PhiloxTest, AShardThatDoesNotFitIsNamed) {
-  const PhiloxStream stream(seed, "w");
-  const Tensor out = Tensor::empty(device, {2, 3}, DType::kF32);
-  const auto message = [&](const Shape& global, const std::vector<Range>& shard) {
-    return message_of<ShapeError>([&] { fill_normal(out, global, shard, stream, 1.0); });
-  };
-  EXPECT_THAT(message({4, 3}, {{3, 5}, {0, 3}}), HasSubstr("[3, 5) of dimension 0"));
-  EXPECT_THAT(message({4, 3}, {{2, 1}, {0, 3}}), HasSubstr("[2, 1) of dimension 0"));
-  EXPECT_THAT(message({4, 3}, {{0, 2}, {0, 2}}), HasSubstr("[0, 2) of dimension 1"));
-  EXPECT_THAT(message({4, 3}, {{0, 2}}), HasSubstr("1 dimensions"));
-  EXPECT_THAT(message({24}, {{0, 6}}), HasSubstr("1 dimensions does not fit into [2, 3]"));
-  const Tensor tokens = Tensor::empty(device, {2}, DType::kI32);
-  EXPECT_THROW(fill_normal(tokens, {2}, std::vector<Range>{{0, 2}}, stream, 1.0), ShapeError);
-}
-
-TEST_F(PhiloxTest, ElementsThatTheShardHasNotAreNamed) {
-  const PhiloxStream stream(seed, "w");
-  const auto message = [&](std::size_t count, std::size_t first, const std::vector<Range>& shard) {
-    const Tensor out = Tensor::empty(device, {count}, DType::kF32);
-    return message_of<ShapeError>([&] {
-      fill_normal_elements(out, first, {4, 3}, shard, stream, 1.0);
-    });
-  };
-  EXPECT_THAT(message(4, 3, {{1, 3}, {0, 3}}),
-              HasSubstr("elements [3, 7) are not in a shard of 6 elements"));
-  EXPECT_THAT(message(7, 0, {{1, 3}, {0, 3}}), HasSubstr("elements [0, 7)"));
-  EXPECT_THAT(message(0, 7, {{1, 3}, {0, 3}}), HasSubstr("elements [7, 7)"));
-  EXPECT_THAT(message(1, 0, {{2, 2}, {0, 3}}), HasSubstr("a shard of 0 elements"));
-  EXPECT_THAT(message(1, 0, {{3, 5}, {0, 3}}), HasSubstr("[3, 5) of dimension 0"));
-  EXPECT_THAT(message(1, 0, {{0, 4}, {2, 1}}), HasSubstr("[2, 1) of dimension 1"));
-  EXPECT_THAT(message(1, 0, {{0, 4}}), HasSubstr("1 dimensions"));
 }
 
 }  // namespace

@@ -22,61 +22,12 @@ class TensorTest : public test::RandomTest {
   }
 };
 
-TEST_F(TensorTest, ADefaultTensorIsUndefinedAndSaysSo) {
-  const Tensor t;
-  EXPECT_FALSE(t.defined());
-  EXPECT_EQ(t.storage_bytes(), 0U);
-  EXPECT_EQ(t.numel(), 0U);
-  EXPECT_EQ(t.nbytes(), 0U);
-  EXPECT_THAT(message_of<ShapeError>([&] { return t.data<float>(); }), HasSubstr("undefined"));
-  EXPECT_THAT(message_of<ShapeError>([&] { return t.device(); }), HasSubstr("undefined"));
-  EXPECT_THAT(message_of<ShapeError>([&] { t.fill(1); }), HasSubstr("undefined"));
-  const Tensor scalar = Tensor::zeros(device, {}, DType::kF32);
-  EXPECT_THAT(message_of<ShapeError>([&] { t.copy_from(scalar); }), HasSubstr("undefined"));
-  EXPECT_THROW(t.set_category(MemoryCategory::kOther), InternalError);
-}
-
 TEST_F(TensorTest, ZerosAreZeroEvenOnUsedMemory) {
   for (int i = 0; i < 3; ++i) {
     const Tensor t = Tensor::zeros(device, {5, 7}, DType::kF32);
     EXPECT_THAT(t.span<float>(), Each(0.0F));
     t.fill(3.0);
   }
-}
-
-TEST_F(TensorTest, FromCopiesTheValuesRowMajor) {
-  std::vector<std::int32_t> values = {1, 2, 3, 4, 5, 6};
-  const Tensor t = Tensor::from<std::int32_t>(device, {2, 3}, values);
-  values[0] = 99;
-  EXPECT_EQ(t.dtype(), DType::kI32);
-  EXPECT_THAT(t.to_vector(), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_EQ(t.nbytes(), 24U);
-  const std::string message =
-      message_of<ShapeError>([&] { return Tensor::from<std::int32_t>(device, {4}, values); });
-  EXPECT_THAT(message, HasSubstr("[4] holds 4 elements, found 6"));
-}
-
-TEST_F(TensorTest, ACopyOfTheHandleSharesTheDataACloneDoesNot) {
-  const Tensor t = counted({2, 2});
-  const Tensor handle = t;
-  const Tensor clone = t.clone();
-  handle.span<double>()[3] = -1.0;
-  EXPECT_EQ(t.span<double>()[3], -1.0);
-  EXPECT_EQ(clone.span<double>()[3], 3.0);
-  EXPECT_TRUE(t.shares_storage(handle));
-  EXPECT_FALSE(t.shares_storage(clone));
-  EXPECT_FALSE(Tensor().shares_storage(Tensor()));
-}
-
-TEST_F(TensorTest, AViewSharesTheDataUnderAnotherShape) {
-  const Tensor t = counted({2, 6});
-  const Tensor view = t.view({3, 2, 2});
-  EXPECT_EQ(view.shape(), (Shape{3, 2, 2}));
-  EXPECT_EQ(view.strides(), (Shape{4, 2, 1}));
-  EXPECT_TRUE(view.shares_storage(t));
-  view.span<double>()[11] = 5.0;
-  EXPECT_EQ(t.span<double>()[11], 5.0);
-  EXPECT_EQ(counted({1}).view({}).numel(), 1U);
 }
 
 TEST_F(TensorTest, AViewOfNonContiguousDataIsAnErrorAndReshapeCopies) {
@@ -98,17 +49,6 @@ TEST_F(TensorTest, AViewMustKeepTheNumberOfElements) {
               }),
               HasSubstr("view [4] of a tensor [2, 3]: 4 elements against 6"));
   EXPECT_THROW(static_cast<void>(counted({2, 3}).reshape({7})), ShapeError);
-}
-
-TEST_F(TensorTest, ASliceIsAWindowOnTheSameData) {
-  const Tensor t = counted({3, 4});
-  const Tensor window = t.slice(0, {1, 3}).slice(-1, {1, 3});
-  EXPECT_THAT(window.to_vector(), ElementsAre(5, 6, 9, 10));
-  EXPECT_FALSE(window.is_contiguous());
-  window.fill(0.0);
-  EXPECT_THAT(t.to_vector(), ElementsAre(0, 1, 2, 3, 4, 0, 0, 7, 8, 0, 0, 11));
-  EXPECT_TRUE(t.slice(0, {1, 2}).is_contiguous());
-  EXPECT_EQ(t.slice(1, {2, 2}).numel(), 0U);
 }
 
 TEST_F(TensorTest, ASliceThatLeavesItsDimensionIsAnError) {
@@ -197,11 +137,6 @@ TEST_F(TensorTest, ScalarsAndEmptyTensorsWork) {
   }
 }
 
-TEST_F(TensorTest, AccessAsAnotherTypeIsAnError) {
-  const std::string message = message_of<ShapeError>([&] { return counted({2}).data<float>(); });
-  EXPECT_THAT(message, HasSubstr("[2] of f64 was accessed as f32"));
-}
-
 TEST_F(TensorTest, TheTrackerFollowsTheStorageThroughItsLife) {
   using enum MemoryCategory;
   {
@@ -222,12 +157,6 @@ TEST_F(TensorTest, TheTrackerFollowsTheStorageThroughItsLife) {
   EXPECT_EQ(device.memory().current().total(), 0U);
 }
 
-TEST_F(TensorTest, ContiguousStridesCountTheElementsBelow) {
-  EXPECT_EQ(contiguous_strides({4, 3, 2}), (Shape{6, 2, 1}));
-  EXPECT_EQ(contiguous_strides({7}), (Shape{1}));
-  EXPECT_EQ(contiguous_strides({}), Shape());
-}
-
 TEST_F(TensorTest, ExpectTensorNamesWhatIsWrong) {
   const Tensor t = counted({2, 3});
   EXPECT_NO_THROW(expect_tensor("grad", t, {2, 3}, DType::kF64));
@@ -235,41 +164,6 @@ TEST_F(TensorTest, ExpectTensorNamesWhatIsWrong) {
               HasSubstr("grad: expected [3] of f32, found [2, 3] of f64"));
   EXPECT_THAT(message_of<ShapeError>([&] { expect_tensor("grad", Tensor(), {3}, DType::kF32); }),
               HasSubstr("grad: expected [3] of f32, found an undefined tensor"));
-}
-
-TEST(Shape, AScalarHasNoDimensionsAndOneElement) {
-  const Shape scalar;
-  EXPECT_EQ(scalar.rank(), 0U);
-  EXPECT_EQ(scalar.numel(), 1U);
-  EXPECT_EQ(scalar.str(), "[]");
-}
-
-TEST(Shape, KnowsItsExtentsFromBothEnds) {
-  const Shape shape{4, 256, 384};
-  EXPECT_EQ(shape.rank(), 3U);
-  EXPECT_EQ(shape[0], 4U);
-  EXPECT_EQ(shape[2], 384U);
-  EXPECT_EQ(shape[-1], 384U);
-  EXPECT_EQ(shape[-3], 4U);
-  EXPECT_EQ(shape.numel(), 4U * 256U * 384U);
-  EXPECT_EQ(shape.str(), "[4, 256, 384]");
-  EXPECT_THAT(shape.dims(), ElementsAre(4U, 256U, 384U));
-}
-
-TEST(Shape, AZeroExtentMeansNoElements) { EXPECT_EQ((Shape{3, 0, 5}.numel()), 0U); }
-
-TEST(Shape, WithReplacesOneExtentOfACopy) {
-  const Shape shape{2, 3, 4};
-  EXPECT_EQ(shape.with(1, 7), (Shape{2, 7, 4}));
-  EXPECT_EQ(shape.with(-1, 0), (Shape{2, 3, 0}));
-  EXPECT_EQ(shape, (Shape{2, 3, 4}));
-}
-
-TEST(Shape, EqualityComparesRankAndExtents) {
-  EXPECT_EQ((Shape{2, 3}), Shape(std::vector<std::size_t>{2, 3}));
-  EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));
-  EXPECT_NE((Shape{2, 3}), (Shape{2, 3, 1}));
-  EXPECT_NE((Shape{2, 0}), (Shape{2}));
 }
 
 TEST(Shape, RefusesADimensionThatIsNotThere) {
@@ -288,13 +182,6 @@ TEST(Shape, RefusesMoreThanSixDimensions) {
   const std::string message = message_of<ShapeError>([] { return Shape{1, 2, 3, 4, 5, 6, 7}; });
   EXPECT_THAT(message, HasSubstr("at most 6"));
   EXPECT_THAT(message, HasSubstr("found 7"));
-}
-
-TEST(Range, CountsItsIndices) {
-  EXPECT_EQ((Range{3, 8}.size()), 5U);
-  EXPECT_EQ((Range{3, 3}.size()), 0U);
-  EXPECT_EQ((Range{1, 2}), (Range{1, 2}));
-  EXPECT_FALSE((Range{1, 2} == Range{1, 3}));
 }
 
 std::set<std::size_t> bytes_of(const gpu::Region& region, const Tensor& base) {
@@ -320,30 +207,6 @@ Tensor offsets(const Shape& shape) {
   std::vector<float> values(shape.numel());
   std::iota(values.begin(), values.end(), 0.0F);
   return Tensor::from<float>(Device::cpu(), shape, values);
-}
-
-TEST(RegionOf, WhatStandsTogetherIsOneRun) {
-  const Tensor t = offsets({3, 4, 5});
-  EXPECT_EQ(region_of(t).runs, 1U);
-  EXPECT_EQ(region_of(t).bytes, 240U);
-  EXPECT_EQ(region_of(t.slice(0, {1, 2})).begin, t.slice(0, {1, 2}).address());
-  EXPECT_EQ(region_of(t.transpose(0, 2)).runs, 1U);
-  EXPECT_EQ(region_of(Tensor()).bytes, 0U);
-  EXPECT_EQ(region_of(t.slice(1, {2, 2})).bytes, 0U);
-}
-
-TEST(RegionOf, AStridedViewIsItsRows) {
-  const Tensor t = offsets({6, 8});
-  for (const Tensor& view : {t.slice(1, {2, 5}), t.slice(1, {2, 5}).transpose(0, 1),
-                             t.slice(0, {1, 4}).slice(1, {7, 8}), t.slice(1, {3, 4})}) {
-    EXPECT_EQ(bytes_of(region_of(view), t), expected_bytes(view)) << view.shape().str();
-  }
-}
-
-TEST(RegionOf, MiddleDimensionsCutAreItsBlocks) {
-  const Tensor t = offsets({3, 4, 5});
-  const Tensor view = t.slice(1, {1, 3});
-  EXPECT_EQ(bytes_of(region_of(view), t), expected_bytes(view));
 }
 
 using RandomRegions = test::RandomTest;

@@ -47,8 +47,6 @@ class PosixFiles : public ::testing::Test {
   FileLayer& files = posix_files();
 };
 
-TEST_F(PosixFiles, AreOneObject) { EXPECT_EQ(&posix_files(), &posix_files()); }
-
 // ---- Writing ------------------------------------------------------------------------------------
 
 TEST_F(PosixFiles, PartsAreWrittenInAnyOrder) {
@@ -60,30 +58,12 @@ TEST_F(PosixFiles, PartsAreWrittenInAnyOrder) {
   EXPECT_EQ(test::read_file(path), std::string("hello\0world", 11)) << "what is between is zero";
 }
 
-TEST_F(PosixFiles, NothingMayBeWritten) {
-  const auto file = files.create(path);
-  file->write_at(5, {});
-  file->close();
-  EXPECT_EQ(test::read_file(path), "");
-}
-
 TEST_F(PosixFiles, CreateEmptiesAndOpenForWritingKeeps) {
   folder.write("data", "old content");
   files.open_for_writing(path)->write_at(0, bytes_of("new"));
   EXPECT_EQ(test::read_file(path), "new content");
   static_cast<void>(files.create(path));
   EXPECT_EQ(test::read_file(path), "");
-}
-
-TEST_F(PosixFiles, SeveralWritersShareAFile) {
-  const auto first = files.create(path);
-  first->resize(8);
-  const auto second = files.open_for_writing(path);
-  second->write_at(4, bytes_of("BBBB"));
-  first->write_at(0, bytes_of("AAAA"));
-  first->close();
-  second->close();
-  EXPECT_EQ(test::read_file(path), "AAAABBBB");
 }
 
 TEST_F(PosixFiles, OpenForWritingMakesNoFile) {
@@ -125,15 +105,6 @@ TEST_F(PosixFiles, PermissionsAreReported) {
   EXPECT_THAT(failure_of([&] { return files.list(closed); }), denied(closed));
   EXPECT_THAT(failure_of([&] { files.sync_folder(closed); }), denied(closed));
   EXPECT_THAT(failure_of([&] { files.remove_all(closed); }), denied(closed));
-}
-
-TEST_F(PosixFiles, ClosingTwiceIsFineAndWritingAfterwardsIsABug) {
-  const auto file = files.create(path);
-  file->close();
-  EXPECT_NO_THROW(file->close());
-  EXPECT_THROW(file->write_at(0, bytes_of("x")), InternalError);
-  EXPECT_THROW(file->resize(1), InternalError);
-  EXPECT_THROW(file->sync(), InternalError);
 }
 
 // ---- Sizes and full disks -----------------------------------------------------------------------
@@ -251,15 +222,6 @@ TEST_F(PosixFiles, AShortWriteIsGoneOnWithAndItsErrorFound) {
 }
 
 // ---- Reading ------------------------------------------------------------------------------------
-
-TEST_F(PosixFiles, PartsAreRead) {
-  folder.write("data", "hello world");
-  const auto file = files.open_for_reading(path);
-  EXPECT_EQ(file->size(), 11U);
-  EXPECT_EQ(read_part(*file, 6, 5), "world");
-  EXPECT_EQ(read_part(*file, 0, 5), "hello");
-  EXPECT_EQ(read_part(*file, 11, 0), "");
-}
 
 TEST_F(PosixFiles, AFileThatEndsTooEarlyIsReported) {
   folder.write("data", "hello world");

@@ -14,14 +14,6 @@ TEST(SafetensorsCorpus, GoodFilesAreReadAndBadOnesRefused) {
   }
 }
 
-TEST(SafetensorsCorpus, IsWhatLibFuzzerCalls) {
-  for (const CorpusFile& file : corpus()) {
-    const auto* data = reinterpret_cast<const std::uint8_t*>(file.content.data());
-    EXPECT_EQ(LLVMFuzzerTestOneInput(data, file.content.size()), 0) << file.name;
-  }
-  EXPECT_EQ(LLVMFuzzerTestOneInput(nullptr, 0), 0);
-}
-
 TEST_F(SafetensorsFuzz, RandomFilesAreRead) {
   for (int round = 0; round < 300; ++round) {
     const std::string file = random_file();
@@ -30,15 +22,6 @@ TEST_F(SafetensorsFuzz, RandomFilesAreRead) {
 }
 
 TEST_F(SafetensorsFuzz, ChangedFilesAreRefusedOrConsistent) { expect_refused_or_consistent(5000); }
-
-TEST_F(SafetensorsFuzz, RandomBytesAreRefused) {
-  for (int round = 0; round < 1000; ++round) {
-    std::string file(random.between(16, 200), '\0');
-    for (char& byte : file) byte = random_byte();
-    if (below(2) == 0) repair_length(file);
-    ASSERT_FALSE(accepts(file)) << file;
-  }
-}
 
 // ---- Memory -------------------------------------------------------------------------------------
 

@@ -93,14 +93,6 @@ TEST_F(SafetensorsFiles, AnyRangeOfElementsIsRead) {
   }
 }
 
-TEST_F(SafetensorsFiles, ReadsIntoAPartOfATensor) {
-  write_file(path, {{"w", Tensor::from<float>(device, {4}, std::vector<float>{1, 2, 3, 4})}});
-  const SafetensorsReader reader(posix_files(), path);
-  const Tensor whole = Tensor::zeros(device, {3, 2}, DType::kF32);
-  reader.read("w", 1, whole.slice(0, {1, 2}));
-  EXPECT_THAT(whole.to_vector(), ElementsAre(0, 0, 2, 3, 0, 0));
-}
-
 // Not through doubles: NaN's payload, the sign of zero and denormals are bits like others.
 TEST_F(SafetensorsFiles, EveryBitComesBack) {
   std::vector<float> values;
@@ -113,28 +105,6 @@ TEST_F(SafetensorsFiles, EveryBitComesBack) {
   const Tensor out = Tensor::empty(device, {5}, DType::kF32);
   SafetensorsReader(posix_files(), path).read("w", 0, out);
   EXPECT_TRUE(std::ranges::equal(comm::bytes_of(out), comm::bytes_of(tensor)));
-}
-
-TEST_F(SafetensorsFiles, RanksWriteTheirPartsOfOneTensor) {
-  const Tensor tensor = random.tensor(device, {6, 4}, DType::kF32);
-  const SafetensorsHeader header =
-      make_header(std::vector<TensorSpec>{{"w", StoredType::kF32, {6, 4}}});
-  const auto file = posix_files().create(path);
-  file->resize(header.file_size());
-  file->write_at(0, header.to_bytes());
-  std::vector<std::thread> ranks;
-  for (std::size_t rank = 0; rank < 3; ++rank) {
-    ranks.emplace_back([&, rank] {
-      const Tensor shard = tensor.slice(0, {2 * rank, 2 * rank + 2});
-      const auto part = posix_files().open_for_writing(path);
-      part->write_at(header.offset_of(header.tensors()[0], 8 * rank), comm::bytes_of(shard));
-      part->close();
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  const Tensor out = Tensor::empty(device, {6, 4}, DType::kF32);
-  SafetensorsReader(posix_files(), path).read("w", 0, out);
-  EXPECT_TRUE(test::all_equal(out, tensor));
 }
 
 // Put together by hand from the format's specification: nothing here uses the writer.
@@ -256,36 +226,6 @@ TEST_F(SafetensorsReading, TheTargetMustBeContiguous) {
 }
 
 using Call = std::pair<std::size_t, std::size_t>;  // done, left
-
-TEST(TransferAll, IsOneCallWhenItMovesAll) {
-  std::vector<Call> calls;
-  const TransferResult result = transfer_all(10, [&](std::size_t done, std::size_t left) {
-    calls.emplace_back(done, left);
-    return ssize_t{10};
-  });
-  EXPECT_EQ(calls, (std::vector<Call>{{0, 10}}));
-  EXPECT_EQ(result.done, 10U);
-  EXPECT_EQ(result.error, 0);
-}
-
-TEST(TransferAll, CallsNothingForNothing) {
-  const TransferResult result = transfer_all(0, [](std::size_t, std::size_t) -> ssize_t {
-    ADD_FAILURE() << "there is nothing to move";
-    return 0;
-  });
-  EXPECT_EQ(result.done, 0U);
-  EXPECT_EQ(result.error, 0);
-}
-
-TEST(TransferAll, GoesOnAfterAShortCall) {
-  std::vector<Call> calls;
-  const TransferResult result = transfer_all(10, [&](std::size_t done, std::size_t left) {
-    calls.emplace_back(done, left);
-    return static_cast<ssize_t>(std::min<std::size_t>(4, left));
-  });
-  EXPECT_EQ(calls, (std::vector<Call>{{0, 10}, {4, 6}, {8, 2}}));
-  EXPECT_EQ(result.done, 10U);
-}
 
 TEST(TransferAll, RepeatsWhatASignalInterrupts) {
   std::vector<Call> calls;
