@@ -4,7 +4,6 @@
 
 #include "common/gpu/streams.hpp"
 
-#include <array>
 #include <cstdlib>
 
 #include "common/gpu/order_checker.hpp"
@@ -16,12 +15,6 @@ namespace ultra::gpu {
 namespace {
 
 using enum StreamRole;
-
-TEST(StreamRole, HasNames) {
-  EXPECT_EQ(to_string(kCompute), "compute");
-  EXPECT_EQ(to_string(kCommunication), "communication");
-  EXPECT_EQ(to_string(kCopy), "copy");
-}
 
 TEST(StreamScope, ChangesTheRoleOfItsThreadUntilItsEnd) {
   EXPECT_EQ(current_role(), kCompute);
@@ -71,16 +64,6 @@ TEST_F(StreamsTest, AnUploadLeavesTheHostsMemoryFree) {
   EXPECT_THAT(numbers_on_the_device(3), ElementsAre(1, 2, 3));
 }
 
-TEST_F(StreamsTest, ClearsMemory) {
-  const std::vector<int> numbers = {1, 2, 3};
-  streams->upload(kCompute, block, numbers.data(), 12);
-  {
-    const Launch launch(*streams, kCompute, "clear", {}, {{block, 8}});
-    streams->clear(kCompute, block, 8);
-  }
-  EXPECT_THAT(numbers_on_the_device(3), ElementsAre(0, 0, 3));
-}
-
 TEST_F(StreamsTest, OnlyTheHostsWaitsAreCounted) {
   const Event event = streams->record(kCompute);
   streams->wait(kCommunication, event);
@@ -90,14 +73,6 @@ TEST_F(StreamsTest, OnlyTheHostsWaitsAreCounted) {
   EXPECT_TRUE(streams->has_passed(event));
   streams->synchronize(kCopy);
   EXPECT_EQ(streams->synchronizations(), 2U);
-}
-
-TEST_F(StreamsTest, AnEventThatNobodyRecordedIsInThePast) {
-  const Event event;
-  EXPECT_TRUE(streams->reached(event));
-  EXPECT_TRUE(streams->has_passed(event));
-  streams->wait(kCompute, event);
-  streams->synchronize(event);
 }
 
 TEST_F(StreamsTest, ARankWaitsForAnothersStream) {
@@ -148,13 +123,6 @@ TEST_F(EmulatedStreamsTest, AMissingEventIsFoundAndNotLaunched) {
       message_of<OrderError>([&] { streams->upload(kCommunication, block, after.data(), 4); });
   EXPECT_THAT(message, HasSubstr("rank 3's communication stream writes them in upload"));
   EXPECT_THAT(numbers_on_the_device(1), ElementsAre(1));
-}
-
-TEST_F(EmulatedStreamsTest, AnEventMendsIt) {
-  const std::vector<int> numbers = {1};
-  streams->upload(kCompute, block, numbers.data(), 4);
-  streams->wait(kCommunication, streams->record(kCompute));
-  streams->upload(kCommunication, block, numbers.data(), 4);
 }
 
 TEST_F(EmulatedStreamsTest, SoDoesWhatBookkeepingOfMemoryKnows) {

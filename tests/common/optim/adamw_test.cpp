@@ -2,15 +2,10 @@
 
 #include "common/optim/adamw.hpp"
 #include "common/optim/optimizer.hpp"
-#include "common/optim/schedule.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::optim {
 namespace {
-
-std::size_t optimizer_bytes(const Device& device) {
-  return device.memory().current()[MemoryCategory::kOptimizer];
-}
 
 class AdamWTest : public test::RandomTest {
  protected:
@@ -20,22 +15,6 @@ class AdamWTest : public test::RandomTest {
             .decay = decay};
   }
 };
-
-TEST_F(AdamWTest, TakesMemoryForTwoMomentsAtTheFirstStepOnly) {
-  for (const DType dtype : test::kFloatDTypes) {
-    const std::vector<TensorUpdate> updates = {update_of({7, 3}, true, dtype),
-                                               update_of({5}, false, dtype)};
-    Optimizer optimizer(adamw());
-    EXPECT_EQ(optimizer_bytes(device), 0U) << "a model that has not stepped has no moments yet";
-    EXPECT_EQ(optimizer.steps(), 0);
-    for (int step = 1; step <= 3; ++step) {
-      optimizer.step(updates, 1e-3, 1.0);
-      EXPECT_EQ(optimizer_bytes(device), 2 * (7 * 3 + 5) * size_of(dtype)) << "step " << step;
-      EXPECT_EQ(optimizer.steps(), step);
-    }
-  }
-  EXPECT_EQ(optimizer_bytes(device), 0U) << "the moments live as long as the optimizer";
-}
 
 TEST_F(AdamWTest, DecaysOnlyWhereAsked) {
   const double wd = 0.3;
@@ -51,52 +30,6 @@ TEST_F(AdamWTest, DecaysOnlyWhereAsked) {
       test::all_near(updates[0].value, decayed,
                      test::rounding_bound(DType::kF64, 4, test::largest_magnitude(decayed))));
   EXPECT_TRUE(test::all_equal(updates[1].value, untouched)) << "norm weights are left alone";
-}
-
-/// One call of an injected update.
-struct Call {
-  const void* value;
-  const void* grad;
-  const void* first;
-  const void* second;
-  ops::AdamWStep constants;
-};
-
-TEST_F(AdamWTest, CallsTheInjectedUpdatePerTensorWithItsOwnMoments) {
-  std::vector<Call> calls;
-  const AdamWConfig config{.beta1 = 0.8, .beta2 = 0.9, .epsilon = 1e-6, .weight_decay = 0.2};
-  Optimizer optimizer(
-      adamw(config, [&](const Tensor& value, const Tensor& grad, const Tensor& first,
-                        const Tensor& second, const ops::AdamWStep& constants) {
-        calls.push_back({value.data<double>(), grad.data<double>(), first.data<double>(),
-                         second.data<double>(), constants});
-        if (constants.step == 1) {
-          EXPECT_TRUE(test::all_equal(first, std::vector<double>(value.numel(), 0.0)));
-          EXPECT_TRUE(test::all_equal(second, std::vector<double>(value.numel(), 0.0)));
-        }
-      }));
-  const std::vector<TensorUpdate> updates = {update_of({3, 2}, true), update_of({6}, false),
-                                             update_of({2, 2}, true)};
-  optimizer.step(updates, 0.5, 0.25);
-  optimizer.step(updates, 0.4, 1.0);
-
-  ASSERT_EQ(calls.size(), 6U);
-  for (std::size_t i = 0; i < calls.size(); ++i) {
-    const Call& call = calls[i];
-    const TensorUpdate& u = updates[i % 3];
-    EXPECT_EQ(call.value, u.value.data<double>()) << "in the order given";
-    EXPECT_EQ(call.grad, u.grad.data<double>());
-    EXPECT_EQ(call.constants.step, i < 3 ? 1 : 2);
-    EXPECT_EQ(call.constants.learning_rate, i < 3 ? 0.5 : 0.4);
-    EXPECT_EQ(call.constants.gradient_scale, i < 3 ? 0.25 : 1.0);
-    EXPECT_EQ(call.constants.weight_decay, u.decay ? 0.2 : 0.0);
-    EXPECT_EQ(call.constants.beta1, 0.8);
-    EXPECT_EQ(call.constants.beta2, 0.9);
-    EXPECT_EQ(call.constants.epsilon, 1e-6);
-    EXPECT_EQ(call.first, calls[i % 3].first) << "the same moments at every step";
-    EXPECT_EQ(call.second, calls[i % 3].second);
-    EXPECT_NE(call.first, call.second);
-  }
 }
 
 TEST_F(AdamWTest, RefusesOtherTensorsThanThoseOfTheFirstStep) {
@@ -167,37 +100,6 @@ TEST_F(AdamWTest, EqualsTheAlgorithmInExtendedPrecision) {
       }
     }
     EXPECT_TRUE(test::all_near(update.value, expected, tolerances)) << to_string(dtype);
-  }
-}
-
-TEST_F(AdamWTest, GoesOnFromTheMomentsOfAnEarlierRun) {
-  for (const DType dtype : test::kFloatDTypes) {
-    const std::vector<TensorUpdate> whole_run = {update_of({7, 3}, true, dtype),
-                                                 update_of({5}, false, dtype)};
-    std::vector<TensorUpdate> continued;
-    std::vector<Tensor> values;
-    for (const TensorUpdate& u : whole_run) {
-      continued.push_back({.value = u.value.clone(), .grad = u.grad, .decay = u.decay});
-      values.push_back(continued.back().value);
-    }
-    Optimizer uninterrupted(adamw());
-    for (int step = 0; step < 5; ++step) uninterrupted.step(whole_run, 1e-2, 0.5);
-
-    Optimizer before(adamw());
-    for (int step = 0; step < 3; ++step) before.step(continued, 1e-2, 0.5);
-    Optimizer after(adamw());
-    after.resume(before.steps(), values);
-    ASSERT_EQ(after.store().size(), 2U);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const std::vector<Tensor> copy = {values[i].clone(), values[i].clone()};
-      before.store().read(i, copy);
-      after.store().write(i, copy);
-    }
-    for (int step = 0; step < 2; ++step) after.step(continued, 1e-2, 0.5);
-    EXPECT_EQ(after.steps(), 5);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      EXPECT_EQ(values[i].to_vector(), whole_run[i].value.to_vector()) << "tensor " << i;
-    }
   }
 }
 

@@ -133,15 +133,6 @@ TEST_F(MuonTest, KeepsHalfOfAdamWsStatesOfMatrices) {
   EXPECT_FALSE(needs_whole_matrices("adamw") || needs_whole_matrices("sgd"));
 }
 
-// A rule of single elements is never asked for matrices.
-TEST_F(MuonTest, OtherRulesHaveNoMatrices) {
-  const Tensor matrix = Tensor::zeros(device, {2, 2}, DType::kF32);
-  EXPECT_THROW(adamw()->transform(matrix), InternalError);
-  EXPECT_THROW(static_cast<void>(adamw()->direction(0, {}, {}, {.learning_rate = 1})),
-               InternalError);
-  EXPECT_THROW(adamw()->step_along(0, {}, {.learning_rate = 1}), InternalError);
-}
-
 /// What becomes of a singular value of the divided matrix: the polynomial, again and again.
 double moved(double s) {
   for (int step = 0; step < 5; ++step) {
@@ -197,24 +188,6 @@ TEST_F(NewtonSchulzTest, BringsSingularValuesIntoTheBandThatItsHeaderNames) {
   for (const double element : x) squares += element * element;
   EXPECT_GT(squares, 12 * 0.68 * 0.68);
   EXPECT_LT(squares, 12 * 1.21 * 1.21);
-}
-
-TEST_F(NewtonSchulzTest, RotatesWithItsMatrix) {
-  const std::size_t rows = random.between(2, 20);
-  const std::size_t columns = random.between(2, 20);
-  Matrix x(rows, std::vector<double>(columns));
-  for (auto& row : x) {
-    for (double& element : row) element = random.normal();
-  }
-  const Matrix rotation = orthonormal(random, rows, rows);
-  const Tensor turned_first = tensor_of(device, product(rotation, x), DType::kF64);
-  newton_schulz(turned_first);
-  const Tensor turned_last = tensor_of(device, x, DType::kF64);
-  newton_schulz(turned_last);
-  const std::vector<double> numbers = turned_last.to_vector();
-  for (std::size_t i = 0; i < numbers.size(); ++i) x[i / columns][i % columns] = numbers[i];
-  EXPECT_TRUE(ultra::test::all_near(turned_first, elements(product(rotation, x)),
-                                    ultra::test::rounding_bound(DType::kF64, 485 * 100, 1.0)));
 }
 
 TEST_F(NewtonSchulzTest, LeavesZerosAsTheyAre) {

@@ -38,17 +38,6 @@ TEST_F(PricesTest, AProductForEachOfALaunchAndOneKernel) {
   }
 }
 
-TEST_F(PricesTest, AnEmptyProductIsAKernel) {
-  for (const TapedWork& work :
-       {TapedWork{.kind = WorkKind::kProduct, .k = 4, .n = 4, .element_bytes = 2},
-        TapedWork{.kind = WorkKind::kProduct, .count = 0, .m = 4, .k = 4, .n = 4}}) {
-    EXPECT_EQ(work_seconds(h100_, work), 3e-6);
-    Cluster measured = h100_;
-    measured.gpu.measured_products = {{.m = 64, .k = 64, .n = 64, .flops = 1e9}};
-    EXPECT_EQ(work_seconds(measured, work), 3e-6);
-  }
-}
-
 TEST_F(PricesTest, ALargeProductsSizesMayMultiplyToTwoToThe64) {
   const std::size_t large = std::size_t{1} << 32U;
   const TapedWork work{
@@ -141,20 +130,6 @@ TEST_F(ProductTime, SmallOnesWaitForTheMemory) {
   const double seconds = product_seconds(gpu_, {.m = 1, .k = 8192, .n = 8192}, 2, gpu_.peak_flops);
   const double bytes = 2.0 * (8192.0 * 8192 + 2 * 8192);
   EXPECT_GE(seconds, bytes / (gpu_.memory_bandwidth * gpu_.efficiency.memory) * (1 - 1e-12));
-}
-
-TEST_F(ProductTime, MoreWorkIsNeverFaster) {
-  for (int round = 0; round < 100; ++round) {
-    const ProductShape shape{.m = static_cast<double>(random.between(1, 5000)),
-                             .k = static_cast<double>(random.between(1, 5000)),
-                             .n = static_cast<double>(random.between(1, 5000))};
-    const double before = product_seconds(gpu_, shape, 2, gpu_.peak_flops);
-    for (ProductShape larger :
-         {ProductShape{shape.m * 2, shape.k, shape.n}, ProductShape{shape.m, shape.k * 2, shape.n},
-          ProductShape{shape.m, shape.k, shape.n * 2}}) {
-      EXPECT_GE(product_seconds(gpu_, larger, 2, gpu_.peak_flops), before * (1 - 1e-12));
-    }
-  }
 }
 
 TEST_F(ProductTime, MeasuredProductsDecideWhereThereAreAny) {

@@ -80,15 +80,6 @@ TEST_F(ReplayTest, TwoStreamsMeetAtEvents) {
   EXPECT_EQ(found.work(), real(a + c + d));
 }
 
-TEST_F(ReplayTest, AWaitThatGainsNothingCostsNothing) {
-  TapeWriter rank(0);
-  const EventId early = rank.record(kCommunication);
-  rank.work(5);
-  rank.wait(early);
-  rank.wait(0);
-  EXPECT_EQ(alone(rank).seconds, 5);
-}
-
 /// Gradients of a layer after the other, each summed while those of the next are computed.
 TEST_F(ReplayTest, BucketsAreExposedWhereTheyEndAfterTheWork) {
   const std::size_t buckets = random.between(1, 30);
@@ -114,17 +105,6 @@ TEST_F(ReplayTest, BucketsAreExposedWhereTheyEndAfterTheWork) {
   EXPECT_EQ(found.exchanges[0].sent_bytes, 2 * sum(exchange, 0, buckets));
   EXPECT_EQ(found.exchanges[0].seconds, sum(exchange, 0, buckets));
   EXPECT_EQ(found.exchanges[0].waited, last - sum(work, 0, buckets));
-}
-
-TEST_F(ReplayTest, AnExchangeBesideWorkIsHiddenByIt) {
-  const std::size_t before = seconds(), work = seconds(), exchange = seconds();
-  TapeWriter rank(0);
-  rank.work(before);
-  const EventId end = rank.exchange(node_, exchange, rank.record());
-  rank.work(work);
-  rank.wait(end);
-  rank.work(1);
-  EXPECT_EQ(alone(rank).for_exchanges(), std::max(0.0, real(exchange) - real(work)));
 }
 
 TEST_F(ReplayTest, AGroupsExchangesFollowEachOtherAndNothingElseWaits) {
@@ -304,13 +284,6 @@ TEST_F(ReplayTest, MembersMustIssueTheSameExchanges) {
   ultra::test::expect_message<ConfigError>(
       [&] { (void)replay(tapes_of(ranks), unit_prices()); },
       {"Ranks 0 and 1", "'node'", "all-reduce number 0", "all-gather number 0", "in one order"});
-}
-
-TEST_F(ReplayTest, ARankIsGivenOnce) {
-  const TapeWriter rank(3);
-  const std::vector<RankTape> twice{rank.taped(), rank.taped()};
-  ultra::test::expect_message<ConfigError>([&] { (void)replay(twice, unit_prices()); },
-                                           {"rank 3 is given twice", "leave one out"});
 }
 
 }  // namespace

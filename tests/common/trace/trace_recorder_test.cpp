@@ -90,24 +90,6 @@ TEST(TraceRecorder, OrdersEventsByTheirBeginning) {
   EXPECT_EQ(spans[2].at("name"), "third");
 }
 
-TEST(TraceRecorder, MeasuresMicrosecondsFromItsStart) {
-  const TraceRecorder recorder(0);
-  const double begin = recorder.now();
-  EXPECT_GE(begin, 0.0);
-  std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  EXPECT_GE(recorder.now() - begin, 2000.0);
-}
-
-TEST(TraceRecorder, CountersCarryTheTimeOfTheCall) {
-  TraceRecorder recorder(0);
-  const double before = recorder.now();
-  recorder.add_counter("memory", {{"all", 1.0}});
-  const double after = recorder.now();
-  const double time = events_of(recorder, "C").at(0).at("ts");
-  EXPECT_GE(time, before);
-  EXPECT_LE(time, after);
-}
-
 TEST(TraceRecorder, SpansShowTheirFigures) {
   TraceRecorder recorder(0);
   recorder.add_span("communication", "all_reduce", 1.0, 2.0, {{"sent_bytes", 4096.0}});
@@ -130,11 +112,6 @@ TEST(TraceRecorder, RanksThatStartAtOneMomentShareOneFile) {
   for (const json& event : trace.at("traceEvents")) ranks.insert(event.at("pid").get<int>());
   EXPECT_EQ(ranks, (std::set<int>{0, 1}));
   EXPECT_EQ(trace.at("traceEvents").size(), 1U + 3U) << "a name; a name, a track and a span";
-}
-
-TEST(TraceRecorder, AnEmptyTimelineIsAFileTooThatOpens) {
-  EXPECT_EQ(json::parse(TraceRecorder(0).json()).at("traceEvents").size(), 1U)
-      << "only the rank's name";
 }
 
 TEST(TraceRecorder, TakesEventsFromManyThreads) {
@@ -206,60 +183,6 @@ void run_steps(const Device& device, TraceRecorder* recorder, std::size_t steps,
 /// The end of a span is stored as begin + duration: one rounding of a number of microseconds.
 constexpr double kTimeRounding = 1e-3;
 
-TEST(StepTimeline, PhasesFollowEachOtherWithinTheirStep) {
-  TraceRecorder recorder(0);
-  run_steps(Device::cpu(), &recorder, 3, 3);
-  const Timeline timeline(recorder);
-  const std::vector<Span>& steps = timeline.tracks.at("step");
-  const std::vector<Span>& phases = timeline.tracks.at("phase");
-  ASSERT_EQ(steps.size(), 3U);
-  ASSERT_EQ(phases.size(), 6U);
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    EXPECT_EQ(steps[i].name, "step " + std::to_string(i + 1));
-    const Span& forward = phases[2 * i];
-    const Span& backward = phases[2 * i + 1];
-    EXPECT_EQ(forward.name, "forward");
-    EXPECT_EQ(backward.name, "backward");
-    EXPECT_LE(steps[i].begin, forward.begin + kTimeRounding);
-    EXPECT_LE(forward.begin, forward.end);
-    EXPECT_LE(forward.end, backward.begin + kTimeRounding);
-    EXPECT_LE(backward.end, steps[i].end + kTimeRounding);
-    if (i > 0) {
-      EXPECT_LE(steps[i - 1].end, steps[i].begin + kTimeRounding);
-    }
-  }
-}
-
-TEST(StepTimeline, EveryChangeOfMemoryIsACounterOfAllCategories) {
-  TraceRecorder recorder(0);
-  const Device device = Device::cpu();
-  {
-    StepTimeline timeline(device, &recorder, 1);
-    timeline.begin_step(1);
-    timeline.enter("forward");
-    const Tensor weights = Tensor::empty(device, {10}, DType::kF32, MemoryCategory::kParameters);
-    const Tensor moments = Tensor::empty(device, {20}, DType::kF32, MemoryCategory::kOptimizer);
-    moments.set_category(MemoryCategory::kActivations);
-    timeline.end_step();
-  }
-  const std::vector<json> memory = Timeline(recorder).memory;
-  ASSERT_EQ(memory.size(), 5U) << "two allocations, a move, two releases";
-  const double optimizer[] = {0, 80, 0, 0, 0};
-  const double activations[] = {0, 0, 80, 0, 0};
-  const double parameters[] = {40, 40, 40, 40, 0};
-  for (std::size_t i = 0; i < memory.size(); ++i) {
-    const json& values = memory[i].at("args");
-    EXPECT_EQ(memory[i].at("name"), "memory");
-    ASSERT_EQ(values.size(), kNumMemoryCategories) << "a stack needs all its layers each time";
-    EXPECT_EQ(values.at("parameters"), parameters[i]);
-    EXPECT_EQ(values.at("optimizer"), optimizer[i]);
-    EXPECT_EQ(values.at("activations"), activations[i]);
-    EXPECT_EQ(values.at("gradients"), 0.0);
-    EXPECT_EQ(values.at("communication"), 0.0);
-    EXPECT_EQ(values.at("other"), 0.0);
-  }
-}
-
 TEST(StepTimeline, RecordsNothingAfterTheTracedSteps) {
   TraceRecorder recorder(0);
   run_steps(Device::cpu(), &recorder, 10, 2);
@@ -271,21 +194,6 @@ TEST(StepTimeline, RecordsNothingAfterTheTracedSteps) {
     EXPECT_LE(counter.at("ts").get<double>(),
               timeline.tracks.at("step").back().end + kTimeRounding);
   }
-}
-
-TEST(StepTimeline, NoTracedStepsLeaveOnlyTheTimeBeforeTheFirst) {
-  TraceRecorder recorder(0);
-  run_steps(Device::cpu(), &recorder, 3, 0);
-  EXPECT_TRUE(Timeline(recorder).tracks.empty());
-  EXPECT_TRUE(Timeline(recorder).memory.empty());
-}
-
-TEST(StepTimeline, NamesThePeaksOfMemoryWithOrWithoutARecorder) {
-  const Device device = Device::cpu();
-  run_steps(device, nullptr, 3, 4);
-  EXPECT_EQ(device.memory().peak(MemoryCategory::kActivations).bytes, 3 * sizeof(double));
-  EXPECT_EQ(device.memory().peak(MemoryCategory::kActivations).phase, "step 3: forward")
-      << "the first phase that reached the peak";
 }
 
 TEST(StepTimeline, StopsListeningWhenItEnds) {

@@ -72,37 +72,6 @@ TEST_F(PlainCombine, AllRanksGetTheResultOfAll) {
   check_all<simt::bf16>(Combination::kAverage, 2);
 }
 
-// 256 + 1 is no bf16 number: rounded after each term the sum would stay at 256.
-TEST_F(PlainCombine, TwoBytesAreRoundedOnce) {
-  Checked<simt::bf16> big("big", std::vector<simt::bf16>{simt::bf16(256.0F)});
-  Checked<simt::bf16> one("one", std::vector<simt::bf16>{simt::bf16(1.0F)});
-  Checked<simt::bf16> sum("sum", 1);
-  const std::vector<void*> into = {sum.data()};
-  const std::vector<const void*> from = {big.data(), one.data(), one.data()};
-  combine_all<kChecked>(Combination::kSum, Number::kBf16, into, from, 1, {});
-  EXPECT_EQ(values_of(sum).front(), 258.0);
-  combine<kChecked>(Combination::kSum, target(big), source(one), 1, {});
-  EXPECT_EQ(values_of(big).front(), 256.0);
-}
-
-TEST_F(PlainCombine, DivideDividesEveryElement) {
-  Checked<float> numbers("numbers", std::vector<float>{1.0F, 2.0F, -5.0F});
-  divide<kChecked>(target(numbers), 3, 3, {});
-  EXPECT_EQ(numbers.download(), (std::vector<float>{1.0F / 3.0F, 2.0F / 3.0F, -5.0F / 3.0F}));
-  Checked<int> integers("integers", std::vector<int>{7, -7});
-  divide<kChecked>({Number::kI32, integers.data()}, 2, 2, {});
-  EXPECT_EQ(integers.download(), (std::vector<int>{3, -3}));
-}
-
-TEST_F(PlainCombine, TooManyRanksAreRefused) {
-  const std::vector<const void*> from(kMostRanks + 1, nullptr);
-  const std::vector<void*> into(1, nullptr);
-  EXPECT_THROW(combine_all<kChecked>(Combination::kSum, Number::kF32, into, from, 1, {}),
-               std::invalid_argument);
-  EXPECT_THROW(combine_all<kChecked>(Combination::kSum, Number::kF32, into, {}, 1, {}),
-               std::invalid_argument);
-}
-
 class PlainCopy : public PlainTest {
  protected:
   // Every second row of a matrix of `rows` x `columns`, transposed: what is where.
@@ -114,22 +83,6 @@ class PlainCopy : public PlainTest {
     return {.rank = 2, .extents = {rows, columns}, .strides = {columns, 1}};
   }
 };
-
-TEST_F(PlainCopy, FollowsTheStridesOfBothSides) {
-  const auto rows = static_cast<std::size_t>(between(1, 9));
-  const auto columns = static_cast<std::size_t>(between(1, 70));
-  const auto from = eighths<float>("from", 2 * rows * columns);
-  Checked<float> to("to", rows * columns);
-  copy<kChecked>(target(to), contiguous(columns, rows), source(from),
-                 transposed_rows(rows, columns), {});
-  const std::vector<double> given = values_of(from);
-  const std::vector<double> found = values_of(to);
-  for (std::size_t i = 0; i < columns; ++i) {
-    for (std::size_t j = 0; j < rows; ++j) {
-      ASSERT_EQ(found[i * rows + j], given[2 * j * columns + i]);
-    }
-  }
-}
 
 // [seq, heads, head_dim] to [heads, seq, head_dim], as attention's kernels want it, and the bytes of the
 // sectors that move: each once, in accesses of 16 bytes where a head's elements fill such.
@@ -165,25 +118,6 @@ TEST_F(PlainCopy, HeadsMoveInPiecesWhereTheyHaveThem) {
   check(8, 0, true);
   check(12, 0, false);
   check(32, 1, false);
-}
-
-template <typename To, typename From>
-void expect_converted(const Checked<From>& from) {
-  Checked<To> to("to", from.size());
-  const Layout layout{.rank = 1, .extents = {from.size()}, .strides = {1}};
-  copy<kChecked>(target(to), layout, source(from), layout, {});
-  EXPECT_EQ(values_of(to), values_of(from));
-}
-
-TEST_F(PlainCopy, NumbersThatBothTypesHoldStay) {
-  const auto wide = eighths<double>("wide", 300);
-  const auto half = eighths<simt::half>("half", 300);
-  expect_converted<float>(wide);
-  expect_converted<simt::bf16>(wide);
-  expect_converted<simt::half>(wide);
-  expect_converted<double>(half);
-  expect_converted<simt::bf16>(half);
-  expect_converted<simt::half>(half);
 }
 
 // 1 + 2^-8 lies between two bf16 numbers; a little above it, f32 cannot tell, and rounding twice would

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "kernels/hopper/prepare.cuh"
@@ -17,50 +15,6 @@ namespace ultra::simt::test {
 namespace barriers_test {
 
 using namespace kernels::hopper;
-
-TEST(Clocks, KnowWhatWasToldBeforeTheyLearnt) {
-  emulator::Order order;
-  order.start(3);
-  const emulator::Event early = order.now(0);
-  emulator::Clock barrier;
-  order.tell(0, barrier);
-  const emulator::Event late = order.now(0);
-  EXPECT_FALSE(order.of(1).knows(early));
-  order.learn(1, barrier);
-  EXPECT_TRUE(order.of(1).knows(early));
-  EXPECT_FALSE(order.of(1).knows(late));
-  EXPECT_FALSE(order.of(2).knows(early));
-}
-
-TEST(Clocks, AFenceShowsWhatWasWrittenBeforeIt) {
-  emulator::Order order;
-  order.start(2);
-  const emulator::Event shown = order.now(0);
-  order.show(0);
-  const emulator::Event hidden = order.now(0);
-  emulator::Clock barrier;
-  order.tell(0, barrier);
-  order.learn(1, barrier);
-  EXPECT_TRUE(order.of(1).knows(hidden));
-  EXPECT_TRUE(order.is_shown(order.of(1), shown));
-  EXPECT_FALSE(order.is_shown(order.of(1), hidden));
-}
-
-TEST(PhaseBarriers, CountArrivalsAndBytes) {
-  emulator::PhaseBarrier barrier{.arrivals = 2, .missing = 2};
-  EXPECT_TRUE(barrier.has_completed(1)) << "the phase before the first one";
-  EXPECT_FALSE(barrier.has_completed(0));
-  barrier.missing = 0;
-  barrier.announced = 64;
-  EXPECT_FALSE(barrier.is_complete());
-  barrier.come = 64;
-  EXPECT_TRUE(barrier.is_complete());
-  EXPECT_EQ(barrier.to_text(), "2 of 2 arrivals and 64 of 64 bytes");
-  barrier.complete();
-  EXPECT_TRUE(barrier.has_completed(0));
-  EXPECT_FALSE(barrier.has_completed(1));
-  EXPECT_EQ(barrier.to_text(), "0 of 2 arrivals and 0 of 0 bytes");
-}
 
 enum class Hand { kRight, kNoWaitToWrite, kReleaseBeforeRead, kOneArrivalTooMany, kOverwritten };
 

@@ -56,19 +56,6 @@ TEST(Swizzles, EightRowsOfAColumnOfUnitsMeetEachBankOnce) {
   }
 }
 
-TEST(MatrixDescriptors, AreTakenApart) {
-  const MatrixDescriptor found = emulator::decode_descriptor(
-      0x0123ULL | 0x0045ULL << 16 | 0x0067ULL << 32 | 5ULL << 49 | 2ULL << 62);
-  EXPECT_EQ(found.start, 0x1230U);
-  EXPECT_EQ(found.leading, 0x450U);
-  EXPECT_EQ(found.stride, 0x670U);
-  EXPECT_EQ(found.base_offset, 5U);
-  EXPECT_EQ(found.swizzle, Swizzle::k64);
-  EXPECT_EQ(emulator::decode_descriptor(1ULL << 62).swizzle, Swizzle::k128);
-  EXPECT_EQ(emulator::decode_descriptor(3ULL << 62).swizzle, Swizzle::k32);
-  EXPECT_EQ(emulator::decode_descriptor(0).swizzle, Swizzle::kNone);
-}
-
 class Layouts : public ::testing::TestWithParam<std::tuple<Swizzle, Major>> {};
 
 TEST_P(Layouts, LeadToEachElement) {
@@ -96,16 +83,6 @@ INSTANTIATE_TEST_SUITE_P(All, Layouts,
                          ::testing::Combine(::testing::Values(Swizzle::kNone, Swizzle::k32,
                                                               Swizzle::k64, Swizzle::k128),
                                             ::testing::Values(Major::kRows, Major::kDepth)));
-
-TEST(MatrixDescriptors, TheNextStepOfTheDepthBegins32BytesOnInASwizzledRow) {
-  const Tile tile{.swizzle = Swizzle::k128, .major = Major::kRows, .along = 64, .depth = 64};
-  for (std::uint32_t step = 0; step < 4; ++step) {
-    for (std::uint32_t row = 0; row < 64; ++row) {
-      EXPECT_EQ(tile.describe(1024 + 32 * step).address_of(Major::kRows, row, 8),
-                1024 + tile.place_of(row, 16 * step + 8));
-    }
-  }
-}
 
 // A tensor whose element at an index has the bytes' offset that the index says.
 TensorMap map_of(std::vector<std::uint64_t> extents, std::vector<std::uint32_t> box) {

@@ -69,12 +69,6 @@ TEST(Pack, MovesItsElementsInOneAccess) {
   EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors, 16U);
 }
 
-TEST(Pack, RowsAreAlignedIfFourDividesTheirLength) {
-  EXPECT_TRUE(has_aligned_rows(4));
-  EXPECT_FALSE(has_aligned_rows(6));
-  EXPECT_FALSE(has_aligned_rows(1));
-}
-
 __global__ void fill_kernel(float* out) { stg(&out[threadIdx.x], 1.0F); }
 
 enum class Use { kReadsWeights, kReadsBefore, kWritesBefore, kNeverWaits };

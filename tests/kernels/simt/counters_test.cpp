@@ -168,13 +168,6 @@ TEST(Counters, MatmulSectors) {
   EXPECT_EQ(tiled.total(AccessKind::kSharedLoad).wavefronts_per_request(), 1.0);
 }
 
-TEST(Counters, MatmulOf128AsMeasuredBefore) {
-  EXPECT_EQ(multiplied(MatmulKernel::kNaive, 128).total(AccessKind::kGlobalLoad).sectors, 2162688U);
-  EXPECT_EQ(multiplied(MatmulKernel::kCoalesced, 128).total(AccessKind::kGlobalLoad).sectors,
-            327680U);
-  EXPECT_EQ(multiplied(MatmulKernel::kTiled, 128).total(AccessKind::kGlobalLoad).sectors, 16384U);
-}
-
 __global__ void divergent_kernel(int* out) {
   const int thread = static_cast<int>(threadIdx.x);
   if (branch(thread % 2 == 0)) {

@@ -13,6 +13,7 @@
 #include "kernels/simt/fast_math.cuh"
 #include "tests/kernels/simt/kernels/kernels.hpp"
 #include "tests/kernels/simt/support.hpp"
+#include "tests/support/nearest_number.hpp"
 
 namespace ultra::simt::test {
 namespace kernels_test {
@@ -118,115 +119,48 @@ TYPED_TEST(KernelsOn, ReportNamesTheLaunch) {
   EXPECT_EQ(report.sites.empty(), kTested == Executor::kFast);
 }
 
-TYPED_TEST(KernelsOn, ReportAddsLaunches) {
-  constexpr Executor kTested = TestFixture::kExecutorOfTest;
-  const Buffer<float, kTested> in("in", whole_numbers<float>(32 * 32));
-  Buffer<float, kTested> out("out", in.size());
-  Report once;
-  transpose<kTested>(TransposePadding::kNone, in.data(), out.data(), 32, 32, {.report = &once});
-  Report twice = once;
-  transpose<kTested>(TransposePadding::kNone, in.data(), out.data(), 32, 32, {.report = &twice});
-  EXPECT_EQ(twice.launches.size(), 2U);
-  ASSERT_EQ(twice.sites.size(), once.sites.size());
-  for (std::size_t i = 0; i < once.sites.size(); ++i) {
-    EXPECT_EQ(twice.sites[i].requests, 2 * once.sites[i].requests);
-    EXPECT_EQ(twice.sites[i].sectors, 2 * once.sites[i].sectors);
-  }
-}
-
 }  // namespace kernels_test
 }  // namespace ultra::simt::test
 
 // Small floats and functions of one instruction.
 namespace ultra::simt::test {
 namespace small_float_test {
-struct Definition {
-  int exponent_bits;
-  int fraction_bits;
-  unsigned finite_values;  // bit patterns of values >= 0
-  bool saturates;
-};
-
-// The value of a bit pattern without its sign.
-double value_of(const Definition& format, unsigned bits) {
-  const int bias = (1 << (format.exponent_bits - 1)) - 1;
-  const int field = static_cast<int>(bits >> format.fraction_bits);
-  const double fraction = std::ldexp(static_cast<double>(bits & ((1U << format.fraction_bits) - 1)),
-                                     -format.fraction_bits);
-  return field == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1.0 + fraction, field - bias);
-}
-
+/// All numbers of a format, and the nearest ones to all that its roundings tell apart.
 template <typename T>
-void expect_format(const Definition& format) {
+void expect_format(const ultra::test::SmallFormat& format, bool saturates) {
   using Bits = typename T::Bits;
-  const unsigned sign = 1U << (format.exponent_bits + format.fraction_bits);
-  for (unsigned bits = 0; bits < format.finite_values; ++bits) {
-    const double value = value_of(format, bits);
-    const auto exact = static_cast<float>(value);
-    ASSERT_EQ(static_cast<double>(exact), value);
+  const std::vector<double> magnitudes = ultra::test::magnitudes_of(format);
+  const std::size_t sign = std::size_t{1} << (format.exponent_bits + format.fraction_bits);
+  for (std::size_t bits = 0; bits < magnitudes.size(); ++bits) {
+    const auto exact = static_cast<float>(magnitudes[bits]);
     ASSERT_EQ(static_cast<float>(T::from_bits(static_cast<Bits>(bits))), exact) << bits;
     ASSERT_EQ(static_cast<float>(T::from_bits(static_cast<Bits>(bits | sign))), -exact) << bits;
-    ASSERT_EQ(T(exact).bits(), bits);
-    ASSERT_EQ(T(-exact).bits(), bits | sign);
-    if (bits + 1 == format.finite_values) {
-      break;
-    }
-    // Between two neighbours: below, at and above the middle. The middle is a float, too, since all
-    // formats have fewer bits.
-    const auto middle = static_cast<float>((value + value_of(format, bits + 1)) / 2);
-    const float infinity = std::numeric_limits<float>::infinity();
-    ASSERT_EQ(T(std::nextafter(middle, 0.0F)).bits(), bits);
-    ASSERT_EQ(T(middle).bits(), bits % 2 == 0 ? bits : bits + 1);
-    ASSERT_EQ(T(std::nextafter(middle, infinity)).bits(), bits + 1);
   }
-}
-
-// Above the largest value, the next one would have been the first that is too large.
-template <typename T>
-void expect_overflow(const Definition& format) {
-  const unsigned largest = format.finite_values - 1;
-  const double step = value_of(format, largest) - value_of(format, largest - 1);
-  const unsigned too_large = format.saturates ? largest : largest + 1;
-  const float infinity = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(
-      T(std::nextafter(static_cast<float>(value_of(format, largest) + step / 2), 0.0F)).bits(),
-      largest);
-  EXPECT_EQ(T(static_cast<float>(value_of(format, largest) + step / 2)).bits(), too_large);
-  EXPECT_EQ(T(std::numeric_limits<float>::max()).bits(), too_large);
-  EXPECT_EQ(T(infinity).bits(), too_large);
+  const std::size_t too_large = magnitudes.size() - (saturates ? 1 : 0);
+  for (const float x : ultra::test::decisive_numbers(magnitudes)) {
+    const std::size_t code = std::min(ultra::test::nearest_code(magnitudes, double{x}), too_large);
+    ASSERT_EQ(T(x).bits(), std::signbit(x) ? code | sign : code) << x;
+  }
+  EXPECT_EQ(T(std::numeric_limits<float>::infinity()).bits(), too_large);
   EXPECT_TRUE(std::isnan(static_cast<float>(T(std::nanf("")))));
-  EXPECT_EQ(T(-std::nanf("")).bits(), (1U << (format.exponent_bits + format.fraction_bits)) - 1);
+  EXPECT_EQ(T(-std::nanf("")).bits(), sign - 1);
 }
 
-constexpr Definition kHalf{5, 10, 31U << 10, false};
-constexpr Definition kBf16{8, 7, 255U << 7, false};
-constexpr Definition kE4m3{4, 3, 0x7f, true};
-constexpr Definition kE5m2{5, 2, 31U << 2, true};
+TEST(SmallFloat, IsTheNearestNumberOfItsFormat) {
+  expect_format<half>(ultra::test::kFp16Table, false);
+  expect_format<bf16>(ultra::test::kBf16Table, false);
+  expect_format<fp8_e4m3>(ultra::test::kE4m3Table, true);
+  expect_format<fp8_e5m2>(ultra::test::kE5m2Table, true);
+}
 
-TEST(SmallFloat, Half) {
-  expect_format<half>(kHalf);
-  expect_overflow<half>(kHalf);
+// The largest numbers, infinities and CUDA's own names, by their published codes.
+TEST(SmallFloat, HasThePublishedCodes) {
   EXPECT_EQ(static_cast<float>(half::from_bits(0xfc00)), -std::numeric_limits<float>::infinity());
-  EXPECT_EQ(static_cast<float>(half(65504.0F)), 65504.0F);
-}
-
-TEST(SmallFloat, Bf16) {
-  expect_format<bf16>(kBf16);
-  expect_overflow<bf16>(kBf16);
+  EXPECT_EQ(half(65504.0F).bits(), 0x7bff);
   EXPECT_EQ(__float2bfloat16(1.0F).bits(), 0x3f80);
   EXPECT_EQ(__bfloat162float(bf16::from_bits(0x4049)), 3.140625F);
-}
-
-TEST(SmallFloat, Fp8E4m3) {
-  expect_format<fp8_e4m3>(kE4m3);
-  expect_overflow<fp8_e4m3>(kE4m3);
   EXPECT_EQ(static_cast<float>(fp8_e4m3::from_bits(0x7e)), 448.0F);
   EXPECT_TRUE(std::isnan(static_cast<float>(fp8_e4m3::from_bits(0x7f))));
-}
-
-TEST(SmallFloat, Fp8E5m2) {
-  expect_format<fp8_e5m2>(kE5m2);
-  expect_overflow<fp8_e5m2>(kE5m2);
   EXPECT_EQ(static_cast<float>(fp8_e5m2::from_bits(0x7b)), 57344.0F);
   EXPECT_EQ(static_cast<float>(fp8_e5m2::from_bits(0x7c)), std::numeric_limits<float>::infinity());
 }

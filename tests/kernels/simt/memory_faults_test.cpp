@@ -201,13 +201,6 @@ TEST(MemoryFaults, ALaunchAfterAFaultIsClean) {
   EXPECT_EQ(out.download(), std::vector<float>(32, 2.0F));
 }
 
-TEST(Buffers, AreAligned) {
-  for (const std::size_t size : {1U, 3U, 1000U}) {
-    const Buffer<float> buffer("buffer", size);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % kBufferAlignment, 0U);
-  }
-}
-
 TEST(Buffers, MoveWithTheirMemory) {
   Buffer<int> first("first", std::vector<int>{1, 2, 3});
   const int* const address = first.data();
@@ -216,11 +209,6 @@ TEST(Buffers, MoveWithTheirMemory) {
   second = Buffer<int>("third", std::vector<int>{4});
   EXPECT_EQ(second.download(), std::vector<int>{4});
   EXPECT_THROW(second.upload(std::vector<int>{1, 2}), std::invalid_argument);
-}
-
-TEST(Buffers, EmptyOnesAreFine) {
-  const Buffer<int> empty("empty", std::size_t{0});
-  EXPECT_TRUE(empty.download().empty());
 }
 
 }  // namespace memory_faults_test

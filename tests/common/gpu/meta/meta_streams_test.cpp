@@ -51,24 +51,6 @@ TEST_F(MetaStreamsTest, AddressesAreDistinctAlignedAndTheSameInEveryRun) {
   }
 }
 
-TEST_F(MetaStreamsTest, PinnedMemoryIsReal) {
-  auto* pinned = static_cast<std::byte*>(runtime->allocate_pinned(kKilobyte));
-  std::fill_n(pinned, kKilobyte, std::byte{7});
-  EXPECT_EQ(pinned[kKilobyte - 1], std::byte{7});
-  runtime->release_pinned(pinned, kKilobyte);
-  EXPECT_FALSE(runtime->host_can_read());
-}
-
-TEST_F(MetaStreamsTest, KernelsDoNothing) {
-  void* nowhere = runtime->allocate(kKilobyte);
-  const kernels::Table& table = runtime->kernels();
-  const kernels::generic::Target target{kernels::generic::Number::kF32, nowhere};
-  const kernels::generic::Source source{kernels::generic::Number::kF32, nowhere};
-  table.add(target, source, source, kKilobyte / sizeof(float), {});
-  table.matmul_hopper({}, {});
-  EXPECT_EQ(table.why_no_vendor(), "");
-}
-
 TEST_F(MetaStreamsTest, WhatIsLaunchedStandsOnTheTapeWithTheBytesOfItsRegions) {
   const auto* block = static_cast<const std::byte*>(runtime->allocate(8 * kKilobyte));
   of(streams).mark_phase("forward");
@@ -127,20 +109,6 @@ TEST_F(MetaStreamsTest, OrderStandsOnTheTapeAndThePoolsOwnDoesNot) {
   EXPECT_EQ(tape.entries[1].index, 1U);
   EXPECT_EQ(tape.entries[1].role, kCompute);
   EXPECT_EQ(tape.entries[3].index, 2U);
-}
-
-TEST_F(MetaStreamsTest, NothingIsWrittenWhileTheTapeDoesNotRun) {
-  tape.run(false);
-  auto* block = static_cast<std::byte*>(runtime->allocate(kKilobyte));
-  streams->upload(kCompute, block, block, kKilobyte);
-  const Event before = streams->record(kCompute);
-  streams->synchronize(kCompute);
-  EXPECT_EQ(id_of(before), 0U);
-  tape.run(true);
-  streams->wait(kCopy, before);
-  EXPECT_TRUE(tape.entries.empty());
-  EXPECT_TRUE(tape.works.empty());
-  EXPECT_EQ(streams->synchronizations(), 1U);
 }
 
 TEST_F(MetaStreamsTest, AnAccessWithoutAnOrderIsFoundAndNotWritten) {
