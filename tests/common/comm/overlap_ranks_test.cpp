@@ -122,6 +122,11 @@ Interval compute_until_it_has_ended(const Communicator&, const Log& log) {
 void expect_hidden(const Measured& rank) {
   EXPECT_GE(rank.busy, 0.99 * kTransferSeconds);
   EXPECT_EQ(rank.exposed, 0.0);
+  ASSERT_EQ(rank.log.operations.size(), 1U);
+  const Interval& operation = rank.log.operations.front();
+  EXPECT_GE(operation.seconds(), 0.99 * kTransferSeconds);
+  EXPECT_LE(operation.end, rank.computing.end) << "under way while the rank computed";
+  EXPECT_TRUE(rank.log.waits.empty());
 }
 
 class Overlap : public DeviceRanks {};
@@ -135,16 +140,6 @@ TEST_P(Overlap, ACollectiveThatIsWaitedForIsExposed) {
 
 TEST_P(Overlap, HidesACollectiveBehindLongerComputation) {
   overlap(Progress::kThread, compute_until_it_has_ended, expect_hidden);
-}
-
-TEST_P(Overlap, ShowsInTheTimeline) {
-  overlap(Progress::kThread, compute_until_it_has_ended, [](const Measured& rank) {
-    ASSERT_EQ(rank.log.operations.size(), 1U);
-    const Interval& operation = rank.log.operations.front();
-    EXPECT_GE(operation.seconds(), 0.99 * kTransferSeconds);
-    EXPECT_LE(operation.end, rank.computing.end) << "under way while the rank computed";
-    EXPECT_TRUE(rank.log.waits.empty());
-  });
 }
 
 TEST_P(Overlap, NeedsSomebodyWhoMovesTheOperation) {

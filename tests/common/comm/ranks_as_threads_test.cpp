@@ -8,7 +8,6 @@
 #include <atomic>
 #include <csignal>
 #include <new>
-#include <set>
 #include <thread>
 
 #include "common/base/interrupt.hpp"

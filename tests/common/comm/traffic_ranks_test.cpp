@@ -4,8 +4,6 @@
 
 #include "common/comm/traffic.hpp"
 
-#include "common/comm/collectives/collective_call.hpp"
-#include "common/comm/collectives/native_volume.hpp"
 #include "tests/common/comm/comm_test.hpp"
 
 namespace ultra {
@@ -22,40 +20,6 @@ class TrafficRanks : public DeviceRanks {
   const std::size_t n = random.between(0, 3000);
   const int root = static_cast<int>(random.between(0, p - 1));
 };
-
-TEST_P(TrafficRanks, ThePlatformsCollectivesCountTheClosedForm) {
-  ranks_with({}, size, [&](Communicator& world) {
-    const comm::calls::Member me{.rank = world.rank(), .size = size};
-    const std::size_t own = comm::Chunks::even({0, n}, size)[me.rank].size();
-    const Tensor whole = elements(n);
-    const Tensor parts = elements(n * p);
-    const Tensor others = elements(n * p);
-    const Tensor chunk = elements(own);
-    const auto expect = [&](OpKind kind, const comm::CollectiveCall& call) {
-      const CommStats::PerKind expected{1, comm::native_sent_bytes(call, me.rank, size)};
-      EXPECT_EQ(world.stats()[kind].operations, expected.operations) << to_string(kind);
-      EXPECT_EQ(world.stats()[kind].sent_bytes, expected.sent_bytes) << to_string(kind);
-    };
-    world.broadcast(whole, root).wait();
-    expect(OpKind::kBroadcast, comm::calls::broadcast(whole, root, me));
-    world.reduce(whole, root).wait();
-    expect(OpKind::kReduce, comm::calls::reduce(whole, root, ReduceOp::kSum, me));
-    world.all_reduce(whole).wait();
-    expect(OpKind::kAllReduce, comm::calls::all_reduce(whole, ReduceOp::kSum));
-    world.gather(whole, parts, root).wait();
-    expect(OpKind::kGather, comm::calls::gather(whole, parts, root, me));
-    world.scatter(parts, whole, root).wait();
-    expect(OpKind::kScatter, comm::calls::scatter(parts, whole, root, me));
-    world.all_gather(chunk, whole).wait();
-    expect(OpKind::kAllGather, comm::calls::all_gather(chunk, whole, me));
-    world.reduce_scatter(whole, chunk).wait();
-    expect(OpKind::kReduceScatter, comm::calls::reduce_scatter(whole, chunk, ReduceOp::kSum, me));
-    world.all_to_all(parts, others).wait();
-    expect(OpKind::kAllToAll, comm::calls::all_to_all(parts, others, me));
-    world.barrier().wait();
-    expect(OpKind::kBarrier, comm::calls::barrier(elements(1)));
-  });
-}
 
 TEST_P(TrafficRanks, SchedulesCountWhatTheirStepsSend) {
   RankOptions options;

@@ -2,7 +2,6 @@
 // Covers: common/ops/attention.hpp
 
 #include "common/ops/attention.hpp"
-#include "common/ops/elementwise.hpp"
 #include "tests/common/ops/attention_reference.hpp"
 #include "tests/support/toolbox.hpp"
 

@@ -41,12 +41,6 @@ TEST(DTypeCheck, ConvertsTakesWhatMeetsInF32) {
   EXPECT_NO_THROW(check(DType::kF64, DType::kF64));
 }
 
-TEST(DTypeCheck, ShapesAndUndefinedTensorsAreRefused) {
-  EXPECT_THROW(expect_converts("x", of(DType::kF32), {3}, DType::kBF16), ShapeError);
-  EXPECT_THROW(expect_converts("x", Tensor(), {2}, DType::kBF16), ShapeError);
-  EXPECT_THROW(expect_stored_or_sums("x", Tensor(), {2}, DType::kBF16), ShapeError);
-}
-
 // Only the CPU looks at its tokens.
 class TokenCheckTest : public test::RandomTest {
  protected:

@@ -248,25 +248,5 @@ TEST_F(PartialSoftmaxTest, TwoPartsHaveTheLossAndTheGradientOfTheWhole) {
   }
 }
 
-TEST_F(PartialSoftmaxTest, AttentionOverKeysInTwoPartsIsThatOverAll) {
-  const std::size_t seq = random.between(1, 9);
-  const std::size_t keys = random.between(2, 20);
-  const std::size_t cut = random.between(1, keys - 1);
-  const Tensor query = drawn({1, seq, 4, 6}, DType::kF64);
-  const Tensor key = drawn({1, keys, 2, 6}, DType::kF64);
-  const Tensor value = drawn({1, keys, 2, 6}, DType::kF64);
-  const auto over = [&](Range range) {
-    return attention(query, key.slice(1, range), value.slice(1, range),
-                     {.mask = Mask::kNone, .scale = 0.5});
-  };
-  const AttentionResult merged = over({0, cut});
-  const std::uint64_t waits = device.streams().synchronizations();
-  merge_attention_on_device(merged, over({cut, keys}));
-  EXPECT_EQ(device.streams().synchronizations(), waits) << "nobody waits";
-  const AttentionResult whole = over({0, keys});
-  EXPECT_TRUE(all_near(merged.output, whole.output.to_vector(), 1e-13));
-  EXPECT_TRUE(all_near(merged.log_sum_exp, whole.log_sum_exp.to_vector(), 1e-13));
-}
-
 }  // namespace
 }  // namespace ultra::ops

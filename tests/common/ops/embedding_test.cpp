@@ -4,7 +4,6 @@
 #include "common/ops/embedding.hpp"
 
 #include "common/gpu/streams.hpp"
-#include "common/ops/elementwise.hpp"
 #include "common/ops/weighted_rows.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -150,28 +149,6 @@ TEST_F(WeightedRowsTest, AreAddedUpInTheOrderOfTheList) {
     }
     EXPECT_NEAR(found[index], sum, 1e-13);
   }
-}
-
-TEST_F(WeightedRowsTest, AreMultipliedWithTheRowsTheyBelongTo) {
-  const Tensor a = random.tensor(device, {rows, features}, DType::kF64);
-  const Tensor b = random.tensor(device, {tokens, features}, DType::kF64);
-  const std::vector<std::int32_t> list = drawn_rows(rows, tokens);
-  const std::vector<double> found = dot_rows(a, b, list).to_vector();
-  const std::vector<double> left = a.to_vector();
-  const std::vector<double> right = b.to_vector();
-  for (std::size_t row = 0; row < rows; ++row) {
-    double sum = 0;
-    for (std::size_t i = 0; i < features; ++i) {
-      sum += left[row * features + i] * right[static_cast<std::size_t>(list[row]) * features + i];
-    }
-    EXPECT_NEAR(found[row], sum, 1e-12);
-  }
-}
-
-TEST_F(WeightedRowsTest, OfNoRowsThereIsNothing) {
-  const Tensor x = random.tensor(device, {tokens, features}, DType::kF32);
-  EXPECT_EQ(take_rows(x, {}, {}).shape(), (Shape{0, features}));
-  EXPECT_EQ(dot_rows(take_rows(x, {}, {}), x, {}).numel(), 0U);
 }
 
 }  // namespace

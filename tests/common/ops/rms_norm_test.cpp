@@ -78,28 +78,6 @@ TEST_F(RmsNormTest, GradientsMatchFiniteDifferences) {
   }
 }
 
-TEST_F(RmsNormTest, TheWeightGradientIsWrittenOrAdded) {
-  draw(DType::kF64);
-  const Tensor r = rms_norm(x, weight, kEpsilon).reciprocal_rms;
-  const Tensor written = Tensor::empty(device, weight.shape(), DType::kF64);
-  written.fill(std::nan(""));
-  const Tensor d_x = rms_norm_backward(d_y, x, weight, r, written, Write::kOverwrite);
-  const Tensor added = written.clone();
-  const Tensor again = rms_norm_backward(d_y, x, weight, r, added, Write::kAccumulate);
-  EXPECT_TRUE(test::all_equal(again, d_x));
-  std::vector<double> doubled = written.to_vector();
-  // Every row's contribution is rounded into a sum that is at most this large.
-  double magnitude = 0.0;
-  for (double& value : doubled) {
-    magnitude = std::max(magnitude, std::abs(value *= 2.0));
-  }
-  const double terms = test::largest_magnitude(d_y.to_vector()) * std::sqrt(count_of(x.size(-1))) *
-                       count_of(x.numel());
-  EXPECT_TRUE(all_near(
-      added, doubled,
-      rounding_bound(DType::kF64, count_of(x.size(0) * x.size(1)) + 1, magnitude + terms)));
-}
-
 TEST_F(RmsNormTest, SinglePrecisionGradientsStayWithinTheirRoundings) {
   for (int round = 0; round < 10; ++round) {
     draw(DType::kF32);

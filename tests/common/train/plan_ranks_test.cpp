@@ -63,20 +63,5 @@ TEST(Plans, HaveAsManyMicroBatchesOnEveryRank) {
   }
 }
 
-TEST(Groups, AreKnownByNameInTheirOrder) {
-  run_ranks(1, [&](Communicator& world) {
-    RankGroups groups;
-    groups.add("heads", world);
-    groups.add("data", world);
-    EXPECT_EQ(groups.at("data").size(), 1);
-    ASSERT_EQ(groups.all().size(), 2U);
-    EXPECT_EQ(groups.all()[0].first, "heads");
-    EXPECT_THAT(test::message_of<InternalError>([&] { groups.add("heads", world); }),
-                HasSubstr("two groups are called 'heads'"));
-    EXPECT_THAT(test::message_of<InternalError>([&] { static_cast<void>(groups.at("experts")); }),
-                HasSubstr("no group 'experts' of ranks, but 'heads', 'data'"));
-  });
-}
-
 }  // namespace
 }  // namespace ultra::train

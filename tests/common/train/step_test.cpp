@@ -10,7 +10,6 @@
 #include "common/train/step_schedule.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
-#include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/schedules.hpp"
 #include "tests/support/training/short_run.hpp"
 
@@ -255,12 +254,6 @@ TEST_F(RunSchedule, RefusesPassesWithoutWhatTheyNeed) {
   EXPECT_THAT(refusal("F0 BW0 BW0"), HasSubstr("BW0 comes before its forward pass"));
   EXPECT_THAT(refusal("W0"), HasSubstr("W0 comes before its forward pass"));
   EXPECT_THAT(refusal("F0 F0"), HasSubstr("a micro-batch passes a chunk once"));
-}
-
-TEST(StepSchedules, KnowWhetherWeightsChangeBetweenTheirPasses) {
-  EXPECT_FALSE(updates_between(schedule_of("F0 BW0 F1 BW1")));
-  EXPECT_TRUE(updates_between(schedule_of("F0 BW0 U0")));
-  EXPECT_FALSE(updates_between({}));
 }
 
 TEST(StepSchedules, AreCompleteWhenEverythingPassesForwardAndBackwardOnce) {

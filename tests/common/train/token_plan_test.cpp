@@ -58,30 +58,6 @@ data::Batch batch_of(const std::vector<std::int32_t>& tokens,
 
 constexpr double kNone = ops::kNoTarget;
 
-TEST_F(TokenPlanTest, TheTokenAfterNextEndsWithTheSequence) {
-  const data::Batch next =
-      TokenPlan::next_of(batch_of({11, 12, 13, 14}, {12, 13, 14, 15}), nullptr);
-  EXPECT_TRUE(test::all_equal(next.tokens, {12.0, 13.0, 14.0, 0.0}));
-  EXPECT_TRUE(test::all_equal(next.targets, {13.0, 14.0, 15.0, kNone}));
-  const data::Batch of_one = TokenPlan::next_of(batch_of({11}, {12}), nullptr);
-  EXPECT_TRUE(test::all_equal(of_one.tokens, {0.0}));
-  EXPECT_TRUE(test::all_equal(of_one.targets, {kNone}));
-}
-
-TEST_F(TokenPlanTest, TheTokenAfterNextEndsWithItsDocument) {
-  const data::Batch batch = batch_of({11, 12, 13, 14, 15, 16}, {12, 13, 14, 15, 16, 17});
-  const auto next_in = [&](std::vector<std::int32_t> begins) {
-    const nn::TokenPlaces places{.sequence_len = 6, .document_begins = std::move(begins)};
-    return TokenPlan::next_of(batch, &places);
-  };
-  const data::Batch three = next_in({0, 0, 0, 3, 3, 5});
-  EXPECT_TRUE(test::all_equal(three.tokens, {12.0, 13.0, 0.0, 15.0, 0.0, 0.0}));
-  EXPECT_TRUE(test::all_equal(three.targets, {13.0, kNone, kNone, kNone, kNone, kNone}));
-  const data::Batch two = next_in({0, 1, 1, 1, 1, 1});
-  EXPECT_TRUE(test::all_equal(two.tokens, {0.0, 13.0, 14.0, 15.0, 16.0, 0.0}));
-  EXPECT_TRUE(test::all_equal(two.targets, {kNone, 14.0, 15.0, 16.0, 17.0, kNone}));
-}
-
 TEST_F(TokenPlanTest, ATokenWithoutALossHasNoneAsTheTokenAfterNextEither) {
   const data::Batch next =
       TokenPlan::next_of(batch_of({11, 12, 13, 14}, {12, -1, 14, -1}), nullptr);

@@ -31,8 +31,6 @@ class Launched : public ::testing::Test {
   std::vector<std::pair<std::string, std::optional<std::string>>> old_;
 };
 
-TEST_F(Launched, NobodyStartedThisTest) { EXPECT_FALSE(find_launch().has_value()); }
-
 TEST_F(Launched, MpirunTellsRankAndSize) {
   set("OMPI_COMM_WORLD_RANK", "3");
   set("OMPI_COMM_WORLD_SIZE", "8");

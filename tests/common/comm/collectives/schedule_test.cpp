@@ -33,23 +33,6 @@ TEST_F(ChunksTest, EvenChunksCoverTheWholeInOrderAndDifferByAtMostOne) {
   }
 }
 
-TEST_F(ChunksTest, OfCountsPutsOneBehindTheOther) {
-  for (int round = 0; round < 200; ++round) {
-    std::vector<std::size_t> counts(random.between(1, 9));
-    for (std::size_t& count : counts) count = random.between(0, 5);
-    const std::size_t begin = random.between(0, 9);
-    const Chunks chunks = Chunks::of(counts, begin);
-    ASSERT_EQ(chunks.size(), static_cast<int>(counts.size()));
-    std::size_t next = begin;
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      EXPECT_EQ(chunks[static_cast<int>(i)], (Range{next, next + counts[i]}));
-      next += counts[i];
-    }
-    EXPECT_EQ(chunks.whole(), (Range{begin, next}));
-    EXPECT_EQ(chunks.largest(), *std::ranges::max_element(counts));
-  }
-}
-
 TEST_F(ChunksTest, PositionsWrapAround) {
   const Chunks chunks = Chunks::even({0, 10}, 4);
   EXPECT_EQ(chunks[-1], chunks[3]);
@@ -59,35 +42,12 @@ TEST_F(ChunksTest, PositionsWrapAround) {
   EXPECT_EQ(chunks[11], chunks[3]);
 }
 
-TEST_F(ChunksTest, SpanJoinsNeighbours) {
-  const Chunks chunks = Chunks::even({0, 10}, 4);  // 3 + 3 + 2 + 2
-  EXPECT_EQ(chunks.span(0, 4), chunks.whole());
-  EXPECT_EQ(chunks.span(1, 3), (Range{3, 8}));
-  EXPECT_EQ(chunks.span(2, 2).size(), 0U);
-}
-
-TEST_F(ChunksTest, NoChunksCoverNothing) {
-  EXPECT_EQ(Chunks().size(), 0);
-  EXPECT_EQ(Chunks().whole().size(), 0U);
-  EXPECT_EQ(Chunks().largest(), 0U);
-  EXPECT_EQ(Chunks::of({}), Chunks());
-}
-
 TEST_F(ChunksTest, RefusesNoParts) {
   for (const int parts : {0, -3}) {
     const auto text = message_of<ConfigError>([&] { return Chunks::even({0, 10}, parts); });
     EXPECT_THAT(text, HasSubstr(std::to_string(parts) + " chunks"));
     EXPECT_THAT(text, HasSubstr("at least 1"));
   }
-}
-
-TEST(GroupTest, PositionsWrapAround) {
-  const Group group{.ranks = {7, 4, 9}, .rank = 0};
-  EXPECT_EQ(group.at(0), 7);
-  EXPECT_EQ(group.at(2), 9);
-  EXPECT_EQ(group.at(3), 7);
-  EXPECT_EQ(group.at(-1), 9);
-  EXPECT_EQ(group.at(-7), 9);
 }
 
 Round exchange() {

@@ -7,7 +7,6 @@
 #include "common/comm/device/staged_transport.hpp"
 
 #include "common/comm/backend/threads/thread_world.hpp"
-#include "common/comm/collectives/collective_call.hpp"
 #include "common/comm/device/memory_ops.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"
 #include "tests/common/comm/comm_test.hpp"

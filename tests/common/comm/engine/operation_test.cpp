@@ -6,8 +6,6 @@
 
 #include <gtest/gtest.h>
 
-#include <set>
-
 #include "common/base/interrupt.hpp"
 #include "common/comm/engine/roll_call.hpp"
 #include "common/comm/engine/tensor_bytes.hpp"

@@ -25,37 +25,31 @@ TEST_P(NamedMessageRanks, MeetInAnyOrder) {
   constexpr std::uint32_t kMessages = 30;
   const auto base = static_cast<std::uint32_t>(random.between(0, 1000));
   const std::size_t count = random.pick<std::size_t>({0, 1, 70, 50000});
+  const auto value_of = [](int sender, int channel, std::uint32_t n) {
+    return sender * 1000.0 + channel * 100 + n;
+  };
   ranks_with(options, 3, [&](Communicator& world) {
-    const int rank = world.rank();
+    const auto rank = static_cast<std::uint64_t>(world.rank());
     std::vector<Work> works;
-    std::vector<Tensor> received(3 * 2 * kMessages);
-    for (const std::uint32_t n : shuffled(kMessages, 10 + static_cast<std::uint64_t>(rank))) {
-      for (int peer = 0; peer < 3; ++peer) {
-        for (int channel = 0; channel < 2; ++channel) {
-          Tensor& data =
-              received[(static_cast<std::size_t>(peer) * 2 + static_cast<std::size_t>(channel)) *
-                           kMessages +
-                       n];
-          data = filled(count, -1);
-          works.push_back(world.recv(data, peer, {channel, base + n}));
+    std::vector<std::pair<double, Tensor>> received;  // and the value that it shall have
+    const auto for_all = [&](std::uint64_t salt, const auto& issue) {
+      for (const std::uint32_t n : shuffled(kMessages, salt + rank)) {
+        for (int peer = 0; peer < 3; ++peer) {
+          for (const int channel : {0, 1}) issue(peer, channel, n);
         }
       }
-    }
-    for (const std::uint32_t n : shuffled(kMessages, 20 + static_cast<std::uint64_t>(rank))) {
-      for (int peer = 0; peer < 3; ++peer) {
-        for (int channel = 0; channel < 2; ++channel) {
-          const double value = rank * 1000 + channel * 100 + static_cast<double>(n);
-          works.push_back(world.send(filled(count, value), peer, {channel, base + n}));
-        }
-      }
-    }
+    };
+    for_all(10, [&](int peer, int channel, std::uint32_t n) {
+      received.emplace_back(value_of(peer, channel, n), filled(count, -1));
+      works.push_back(world.recv(received.back().second, peer, {channel, base + n}));
+    });
+    for_all(20, [&](int peer, int channel, std::uint32_t n) {
+      const Tensor data = filled(count, value_of(world.rank(), channel, n));
+      works.push_back(world.send(data, peer, {channel, base + n}));
+    });
     for (Work& work : works) work.wait();
-    for (std::size_t i = 0; i < received.size(); ++i) {
-      const std::size_t peer = i / (2 * kMessages);
-      const std::size_t channel = i / kMessages % 2;
-      for (const double value : received[i].to_vector()) {
-        ASSERT_EQ(value, static_cast<double>(peer * 1000 + channel * 100 + i % kMessages));
-      }
+    for (const auto& [value, data] : received) {
+      ASSERT_EQ(data.to_vector(), std::vector<double>(count, value));
     }
     EXPECT_EQ(world.stats()[OpKind::kSend].sent_bytes, 2 * 2 * kMessages * count * 4);
   });

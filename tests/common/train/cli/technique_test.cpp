@@ -2,7 +2,6 @@
 // Covers: common/train/cli/run_techniques.hpp
 #include "common/train/cli/technique.hpp"
 
-#include <array>
 #include <map>
 
 #include "common/train/cli/program.hpp"
@@ -284,13 +283,6 @@ TEST(MakeTrainer, TrainsOnSomeOfTheRanks) {
 }
 
 using Text = Slot<std::string>;
-
-TEST(Slots, TakeALaterOfferInPlaceOfAnEarlierOne) {
-  Text slot;
-  slot.offer("first");
-  slot.offer("second");
-  EXPECT_EQ(slot.get(), "second");
-}
 
 TEST(Slots, AClaimStandsWhateverIsOfferedBeforeOrBehind) {
   Text slot;

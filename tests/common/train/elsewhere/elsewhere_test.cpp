@@ -84,12 +84,6 @@ TEST(Elsewhere, TakesAsLongAsItsParts) {
       << "a rank alone has no exchange";
 }
 
-TEST(Elsewhere, IsSlowerOnASlowerMachine) {
-  const double fast = answer_of("--on dgx-h100")["products"];
-  const double slow = answer_of("--on dgx-h100,gpu.peak_flops=1e13")["products"];
-  EXPECT_GT(slow, 5 * fast);
-}
-
 /// A norm more in front of each feed-forward part: a layer that nobody but this test knows.
 class FurtherNorms : public nn::FactoryWrapper {
  public:

@@ -114,11 +114,6 @@ TEST_F(MemoryTable, StandsBehindATrainingWhereNoTechniqueHasOne) {
   EXPECT_THAT(tables(setup, result), IsEmpty());
 }
 
-TEST(Difference, OfEqualNumbersIsExact) {
-  EXPECT_EQ(format_difference(400, 400), "exact");
-  EXPECT_EQ(format_difference(0, 0), "exact");
-}
-
 TEST(Difference, IsSignedAndRelativeToThePrediction) {
   EXPECT_EQ(format_difference(405, 400), "+1.25%");
   EXPECT_EQ(format_difference(200, 400), "-50.00%");

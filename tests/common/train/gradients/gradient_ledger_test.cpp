@@ -117,13 +117,6 @@ TEST_F(Ledger, TellsCompletionsAtTheEndOfTheStepWithoutARule) {
               ElementsAre("step", "begin 0", "part 1", "part 0", "end 0", "all 0", "all 1"));
 }
 
-TEST_F(Ledger, CountsThePassThatMakesTheGradientsOfASplitBackwardPass) {
-  GradientLedger ledger = ledger_of(at_the_end);
-  run(ledger, "F0 B0 W0");
-  EXPECT_THAT(log.news(),
-              ElementsAre("step", "begin 0", "part 1", "all 1", "part 0", "all 0", "end 0"));
-}
-
 TEST_F(Ledger, AsksTheRuleOnceForAParameterThatTwoChunksShare) {
   std::vector<std::vector<std::size_t>> asked;
   GradientLedger ledger = ledger_of(

@@ -4,7 +4,6 @@
 
 #include "common/comm/run_ranks.hpp"
 #include "common/gpu/streams.hpp"
-#include "common/ops/elementwise.hpp"
 #include "common/ops/sums/sum_tree.hpp"
 #include "common/optim/clip.hpp"
 #include "tests/common/train/run/rank_frame.hpp"
@@ -47,20 +46,6 @@ class GradientNorm : public ultra::test::RandomTest {
   nn::DenseFactory factory;
   ParameterNumbers numbers{nn::named_shapes(config, factory)};
 };
-
-TEST_F(GradientNorm, NumbersParametersInTheOrderOfTheWholeModelOnEveryStage) {
-  const auto whole = make(nn::StageSpec::whole(config));
-  ASSERT_EQ(numbers.size(), whole->parameters().size());
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
-    EXPECT_EQ(numbers.of(*whole->parameters()[i]), i);
-  }
-  const auto stage = make({.layers = {2, 3}, .has_embedding = false});
-  EXPECT_EQ(numbers.of(*stage->parameters()[0]), 1 + 2 * 9U) << "behind the table and two blocks";
-  const nn::Parameter other({.name = "other", .global_shape = {1}, .shard = {}, .initializer = {}},
-                            device, DType::kF64, 1);
-  EXPECT_THAT(ultra::test::message_of<InternalError>([&] { static_cast<void>(numbers.of(other)); }),
-              HasSubstr("the whole model has no parameter other"));
-}
 
 TEST_F(GradientNorm, HasTheSameBitsHoweverTheModelIsCutIntoStages) {
   const auto whole = make(nn::StageSpec::whole(config));

@@ -85,23 +85,6 @@ TEST_F(Replicated, AnUpdateIsAStepOfAdamWOnClippedGradients) {
   });
 }
 
-TEST_F(Replicated, WeightsAreReadAndWrittenBetweenSteps) {
-  on_one_rank([&](const RankFrame& frame) {
-    nn::Model model = make();
-    const auto states = frame.states_of(model);
-    for (std::size_t i = 0; i < states->pieces().size(); ++i) {
-      const Tensor& value = model.parameters()[i]->value();
-      EXPECT_TRUE(states->weights(i).shares_storage(value));
-      const Tensor other = random.tensor(Device::cpu(), {value.numel()}, DType::kF64);
-      states->write_weights(i, other);
-      EXPECT_EQ(value.to_vector(), other.to_vector());
-      const Tensor read = Tensor::zeros(Device::cpu(), {value.numel()}, DType::kF64);
-      states->read_weights(i, read);
-      EXPECT_EQ(read.to_vector(), other.to_vector());
-    }
-  });
-}
-
 /// How many of the ranks do something with each piece, and how many elements each of them has.
 struct Shared {
   std::vector<double> ranks_of_piece;

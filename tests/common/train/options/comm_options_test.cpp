@@ -26,11 +26,8 @@ TEST(CommOptions, EveryFlagReachesItsValue) {
   ASSERT_TRUE(ranks.link.has_value());
   EXPECT_DOUBLE_EQ(ranks.link->latency, 50e-6);
   EXPECT_DOUBLE_EQ(ranks.link->bytes_per_second, 125e6);
-}
-
-TEST(CommOptions, NativeCollectivesAreNoAlgorithms) {
-  const auto options = valid<CommOptions>("--collectives native");
-  EXPECT_EQ(options.rank_options(std::make_shared<const test::StarAlgorithms>()).algorithms,
+  const auto native = valid<CommOptions>("--collectives native");
+  EXPECT_EQ(native.rank_options(std::make_shared<const test::StarAlgorithms>()).algorithms,
             nullptr);
 }
 

@@ -2,7 +2,6 @@
 
 #include "common/train/report/metrics.hpp"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
 

@@ -104,24 +104,6 @@ TEST(RankMeter, CountsNeitherTrafficNorTimeOfAPause) {
   });
 }
 
-TEST(RankMeter, CountsTrafficFromItsStartAndTheDevicesMemory) {
-  run_ranks(2, [](Communicator& world) {
-    const Device device = Device::cpu();
-    const Tensor data = Tensor::zeros(device, {64}, DType::kF32, MemoryCategory::kGradients);
-    world.all_reduce(data).wait();
-    const RankMeter meter(world, device);
-    EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 0U);
-    EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].sent_bytes, 0U);
-    world.all_reduce(data).wait();
-    const RankSummary summary = meter.summary();
-    EXPECT_EQ(summary.communication[OpKind::kAllReduce].operations, 1U);
-    EXPECT_EQ(summary.communication[OpKind::kAllReduce].sent_bytes, 256U) << "2 (P-1)/P n";
-    EXPECT_EQ(summary.memory.peak(MemoryCategory::kGradients).bytes, 256U);
-    EXPECT_EQ(summary.reserved_bytes, device.reserved_bytes());
-    EXPECT_EQ(summary.system_allocations, device.system_allocations());
-  });
-}
-
 class ClockOffset : public ultra::test::RandomTest {
  protected:
   /// Readings of a clock that is `offset` ahead, over ways of `shortest` seconds and more.
@@ -187,41 +169,6 @@ std::map<std::string, std::vector<json>> tracks_of(const trace::TraceRecorder& r
     }
   }
   return tracks;
-}
-
-TEST(CommTrace, RecordsOperationsAndWaits) {
-  run_ranks(2, [](Communicator& world) {
-    const Device device = Device::cpu();
-    const Tensor data = Tensor::zeros(device, {100}, DType::kF64);
-    trace::TraceRecorder recorder(world.rank());
-    CommTrace comm_trace(world, &recorder);
-    world.all_reduce(data).wait();
-    const Communicator pair = world.split([](int) { return 0; }, "dp");
-    pair.broadcast(data, 0).wait();
-    pair.labeled("bucket 2").all_reduce(data).wait();
-    comm_trace.stop();
-    world.all_reduce(data).wait();
-
-    const std::map<std::string, std::vector<json>> tracks = tracks_of(recorder);
-    std::map<std::string, json> operations;
-    for (const json& span : tracks.at("communication")) operations[span.at("name")] = span;
-    ASSERT_EQ(operations.count("all_reduce world"), 1U);
-    ASSERT_EQ(operations.count("broadcast dp"), 1U);
-    ASSERT_EQ(operations.count("all_reduce dp: bucket 2"), 1U);
-    EXPECT_EQ(operations["all_reduce world"].at("args").at("elements"), 100);
-    EXPECT_EQ(operations["all_reduce world"].at("args").at("sent_bytes"), 800)
-        << "2 (P-1)/P of 800 bytes";
-    bool waited = false;
-    for (const json& span : tracks.at("waiting")) {
-      waited = waited || span.at("name") == "all_reduce world";
-    }
-    EXPECT_TRUE(waited) << "a blocking call waits";
-    const std::vector<json>& all = tracks.at("communication");
-    EXPECT_EQ(std::count_if(all.begin(), all.end(),
-                            [](const json& s) { return s.at("name") == "all_reduce world"; }),
-              1)
-        << "nothing after stop()";
-  });
 }
 
 TEST(CommTrace, OperationsSideBySideStandInTracksOfTheirOwn) {

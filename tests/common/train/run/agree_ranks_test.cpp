@@ -139,15 +139,5 @@ TEST(TextMessages, GatherAllTextsOnRankZeroInOrder) {
   }
 }
 
-TEST(TextMessages, BroadcastRankZerosText) {
-  for (const int size : {1, 2, 4}) {
-    run_ranks(size, [&](Communicator& world) {
-      EXPECT_EQ(broadcast_text(world, ""), "");
-      const std::string own = world.rank() == 0 ? text_of(1, 777) : "ignored";
-      EXPECT_EQ(broadcast_text(world, own), text_of(1, 777));
-    });
-  }
-}
-
 }  // namespace
 }  // namespace ultra::train

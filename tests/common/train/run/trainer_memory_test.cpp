@@ -7,7 +7,6 @@
 
 #include "common/train/run/trainer.hpp"
 #include "tests/support/files/temporary_folder.hpp"
-#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
@@ -96,30 +95,6 @@ class TrainingTrace : public ::testing::Test {
   std::string path = folder.path("trace.json");
   TrainOptions options = test::short_run();
 };
-
-TEST_F(TrainingTrace, OptimizerStatesAppearAtTheEndOfTheFirstStepAndStay) {
-  const double states = 8.0 * static_cast<double>(run(5).parameters);
-  const Trace trace(path);
-  const Trace::Span first = trace.steps.at("step 1");
-  double appeared = 0.0;
-  for (const Trace::Usage& usage : trace.memory) {
-    if (usage.bytes.at("optimizer") == 0.0) continue;
-    appeared = usage.time;
-    break;
-  }
-  EXPECT_GT(appeared, first.begin);
-  EXPECT_LT(appeared, first.end);
-  for (const Trace::Usage& usage : trace.memory) {
-    if (usage.time < appeared) {
-      EXPECT_EQ(usage.bytes.at("optimizer"), 0.0);
-    } else if (usage.time > first.end) {
-      EXPECT_EQ(usage.bytes.at("optimizer"), states) << "two moments of 4 bytes per weight";
-    }
-    if (usage.time >= appeared && usage.time <= first.end) {
-      EXPECT_EQ(usage.bytes.at("activations"), 0.0) << "backward is over by then";
-    }
-  }
-}
 
 TEST_F(TrainingTrace, GradientsGrowInBackwardAndAreFreedInEveryStep) {
   const double gradients = 4.0 * static_cast<double>(run(4).parameters);

@@ -6,9 +6,7 @@
 #include <csignal>
 
 #include "common/base/interrupt.hpp"
-#include "common/optim/adamw.hpp"
 #include "common/optim/schedule.hpp"
-#include "common/train/cli/program.hpp"
 #include "common/train/cli/run_techniques.hpp"
 #include "common/train/run/divergence.hpp"
 #include "tests/support/files/temporary_folder.hpp"

@@ -8,7 +8,6 @@
 #include "common/train/weights/frozen_weights.hpp"
 #include "common/train/weights/master_weights.hpp"
 #include "tests/support/toolbox.hpp"
-#include "tests/support/training/model.hpp"
 
 namespace ultra::train {
 namespace {
@@ -105,13 +104,6 @@ TEST_F(MasterWeightsTest, BeginWithTheValuesOfF32) {
   const MasterWeights masters(std::vector<OwnedPiece>{{&half, {3, 17}}}, mixed());
   EXPECT_EQ(masters.of(0).to_vector(), flat(full, {3, 17}).to_vector());
   EXPECT_EQ(cast(masters.of(0), DType::kBF16).to_vector(), flat(half, {3, 17}).to_vector());
-}
-
-TEST_F(MasterWeightsTest, AreBytesOfTheOptimizer) {
-  const nn::Parameter half = parameter(mixed());
-  const std::size_t before = device.memory().current()[MemoryCategory::kOptimizer];
-  const MasterWeights masters(std::vector<OwnedPiece>{{&half, {3, 17}}}, mixed());
-  EXPECT_EQ(device.memory().current()[MemoryCategory::kOptimizer], before + 14 * sizeof(float));
 }
 
 TEST_F(MasterWeightsTest, ThereAreNoneOfWeightsThatAreWideEnough) {

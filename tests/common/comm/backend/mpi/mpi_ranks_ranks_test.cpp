@@ -45,32 +45,6 @@ TEST_F(ProcessRanks, ARankIsAProcess) {
   EXPECT_EQ(rank, launched_rank() < 3 ? launched_rank() : -1);
 }
 
-TEST_F(ProcessRanks, TheGuiltyRankKeepsItsErrorAndTheOthersQuoteIt) {
-  for (int round = 0; round < 20; ++round) {
-    const int guilty = round % 4;
-    const std::string words = "round " + std::to_string(round);
-    try {
-      run_ranks(4, [&](Communicator& world) {
-        const Tensor data = ones(round % 2 == 0 ? 1000 : 500000);
-        world.all_reduce(data).wait();
-        if (world.rank() == guilty) throw ConfigError(words);
-        world.all_reduce(data).wait();
-        world.all_reduce(data).wait();
-      });
-      ADD_FAILURE() << "no exception was thrown";
-    } catch (const RankFailed& error) {
-      EXPECT_NE(launched_rank(), guilty);
-      EXPECT_EQ(error.failed_rank(), guilty);
-      EXPECT_EQ(error.kind(), ErrorKind::kBadInput);
-      EXPECT_THAT(error.what(), HasSubstr(words));
-    } catch (const ConfigError& error) {
-      EXPECT_EQ(launched_rank(), guilty);
-      EXPECT_EQ(error.what(), words);
-    }
-  }
-  expect_that_ranks_still_run();
-}
-
 TEST_F(ProcessRanks, ARankThatHasEndedLearnsOfALaterFailure) {
   EXPECT_THROW(run_ranks(2,
                          [](Communicator& world) {

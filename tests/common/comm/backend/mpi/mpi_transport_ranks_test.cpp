@@ -224,36 +224,5 @@ TEST_F(TransportRanks, WhatAFailedRunLeavesNeverReachesTheNext) {
   }
 }
 
-TEST_F(TransportRanks, SubgroupsHaveTheirOwnOrderAndMessages) {
-  if (!can_run(6)) GTEST_SKIP() << "needs 6 processes";
-  run(6, [](Transport& world) {
-    // Even ranks backwards, odd ranks forwards, at the same time; then a pair of the evens.
-    const bool even = world.rank() % 2 == 0;
-    const std::vector<int> members = even ? std::vector<int>{4, 2, 0} : std::vector<int>{1, 3, 5};
-    const auto group = world.subgroup(members, 0);
-    EXPECT_EQ(group->size(), 3);
-    EXPECT_EQ(members[static_cast<std::size_t>(group->rank())], world.rank());
-    EXPECT_EQ(group->world_rank(2), members[2]);
-    const auto shift = [](Transport& transport) {
-      const int next = (transport.rank() + 1) % transport.size();
-      const int prev = (transport.rank() + transport.size() - 1) % transport.size();
-      const std::vector<std::byte> sent = content(9, transport.world_rank(transport.rank()));
-      std::vector<std::byte> received(9);
-      std::vector<std::unique_ptr<Request>> requests;
-      requests.push_back(transport.isend({.memory = sent}, next, numbered(0)));
-      requests.push_back(transport.irecv({.memory = received}, prev, numbered(0)));
-      finish(requests);
-      EXPECT_EQ(received, content(9, transport.world_rank(prev)));
-    };
-    shift(world);
-    shift(*group);
-    if (!even || group->rank() == 1) return;
-    const std::vector<int> pair{2, 0};
-    const auto smaller = group->subgroup(pair, 0);
-    EXPECT_EQ(smaller->world_rank(0), 0);
-    shift(*smaller);
-  });
-}
-
 }  // namespace
 }  // namespace ultra::comm

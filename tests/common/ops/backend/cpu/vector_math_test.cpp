@@ -1,7 +1,5 @@
 #include "common/ops/backend/cpu/vector_math.hpp"
 
-#include <bit>
-
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::ops::cpu {
