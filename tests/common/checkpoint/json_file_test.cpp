@@ -116,6 +116,21 @@ TEST(ReadJson, SaysWhatStandsWhereAnotherKindBelongs) {
   EXPECT_THAT(failure("{}", list_of), HasSubstr("an object stands where a list belongs."));
   const auto third_of = [](const Json& x) { static_cast<void>(x.at(2)); };
   EXPECT_THAT(failure("[1]", third_of), HasSubstr("a list in it is too short."));
+  const auto byte_of = [](const Json& x) { static_cast<void>(x.get<std::uint8_t>()); };
+  EXPECT_THAT(failure("256", byte_of), HasSubstr("stands where a whole number up to 255 belongs"));
+}
+
+// Whoever has given --init has no older checkpoint.
+TEST(ParseJson, TheAdviceIsForTheFilesOwner) {
+  const auto refusal = [](FileOf owner) {
+    return message_of<FileError>([&] { static_cast<void>(parse_json("{", kFile, owner)); });
+  };
+  EXPECT_THAT(refusal(FileOf::kCheckpoint),
+              AllOf(StartsWith("checkpoint file 'some/file.json' is damaged: "),
+                    HasSubstr("Resume an older checkpoint.")));
+  EXPECT_THAT(refusal(FileOf::kModel), AllOf(StartsWith("'some/file.json' is damaged: "),
+                                             HasSubstr("Take another copy of its folder."),
+                                             ::testing::Not(HasSubstr("checkpoint"))));
 }
 
 }  // namespace

@@ -286,5 +286,12 @@ TEST_F(ReplayTest, MembersMustIssueTheSameExchanges) {
       {"Ranks 0 and 1", "'node'", "all-reduce number 0", "all-gather number 0", "in one order"});
 }
 
+TEST_F(ReplayTest, ARankIsGivenOnce) {
+  const TapeWriter rank(3);
+  const std::vector<RankTape> twice{rank.taped(), rank.taped()};
+  ultra::test::expect_message<ConfigError>([&] { (void)replay(twice, unit_prices()); },
+                                           {"rank 3 is given twice", "leave one out"});
+}
+
 }  // namespace
 }  // namespace ultra::replay

@@ -133,5 +133,45 @@ TEST_F(PhiloxTest, SinglePrecisionHoldsTheRoundedDoubles) {
   EXPECT_TRUE(test::all_equal(f32, f64.to(DType::kF32)));
 }
 
+TEST_F(PhiloxTest, NormalNumbersHaveTheMomentsOfTheNormalDistribution) {
+  constexpr std::size_t kSamples = 200'000;
+  const PhiloxStream stream(seed, "moments");
+  std::array<double, 5> moment{};
+  double neighbours = 0.0;
+  double outside_two = 0.0;
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const double x = stream.normal(i);
+    for (std::size_t k = 1; k <= 4; ++k) moment[k] += std::pow(x, static_cast<double>(k));
+    neighbours += x * stream.normal(i + 1);
+    outside_two += std::abs(x) > 2.0 ? 1.0 : 0.0;
+  }
+  const auto mean = [](double sum) { return sum / static_cast<double>(kSamples); };
+  // E x^k of the normal distribution is 0, 1, 0, 3, and Var x^k is E x^2k - (E x^k)^2.
+  EXPECT_NEAR(mean(moment[1]), 0.0, six_sigma(1.0, kSamples));
+  EXPECT_NEAR(mean(moment[2]), 1.0, six_sigma(2.0, kSamples));
+  EXPECT_NEAR(mean(moment[3]), 0.0, six_sigma(15.0, kSamples));
+  EXPECT_NEAR(mean(moment[4]), 3.0, six_sigma(96.0, kSamples));
+  EXPECT_NEAR(mean(neighbours), 0.0, six_sigma(1.0, kSamples));
+  const double tail = std::erfc(2.0 / std::sqrt(2.0));
+  EXPECT_NEAR(mean(outside_two), tail, six_sigma(tail * (1.0 - tail), kSamples));
+}
+
+TEST_F(PhiloxTest, BelowDrawsEveryIntegerEquallyOften) {
+  constexpr std::size_t kSamples = 60'000;
+  const PhiloxStream stream(seed, "below");
+  const std::size_t bound = random.between(1, 13);
+  std::vector<double> count(bound, 0.0);
+  for (std::size_t i = 0; i < kSamples; ++i) {
+    const std::uint64_t drawn = stream.below(i, bound);
+    ASSERT_LT(drawn, bound);
+    count[drawn] += 1.0;
+  }
+  const double p = 1.0 / static_cast<double>(bound);
+  for (const double c : count) {
+    EXPECT_NEAR(c / kSamples, p, six_sigma(p * (1.0 - p), kSamples) + 1e-12);
+  }
+  EXPECT_THROW(static_cast<void>(stream.below(0, 0)), InternalError);
+}
+
 }  // namespace
 }  // namespace ultra
