@@ -46,6 +46,7 @@ TEST_F(OrderCheckerTest, ColumnsOfAMatrixDoNotMeet) {
   checker.use(compute, "left", {}, {&left, 1});
   checker.use(communication, "right", {}, {&right, 1});
   EXPECT_THROW(checker.use(compute, "over both", {&over_both, 1}, {}), OrderError);
+  EXPECT_THROW(reads(other_rank, 15 * 16, 8), OrderError) << "the last row of the left one";
 }
 
 TEST_F(OrderCheckerTest, WhatTheHostHasSeenIsBehindWhatItLaunches) {
