@@ -26,38 +26,6 @@ TEST(ModelPresets, UnknownNameIsAnsweredWithAllNames) {
   EXPECT_EQ(message.find('\n'), std::string::npos) << "one line";
 }
 
-TEST(ModelPresets, HaveTheFormOfTheirFamily) {
-  for (const TransformerShape& preset : model_presets()) {
-    EXPECT_EQ(preset.hidden_size % preset.num_heads, 0u) << preset.name;
-    EXPECT_EQ(preset.num_heads % preset.num_kv_heads, 0u) << preset.name;
-    const bool gpt = preset.kind == BlockKind::kGpt;
-    EXPECT_EQ(preset.name.starts_with("gpt"), gpt) << preset.name;
-    EXPECT_EQ(preset.num_positions != 0, gpt) << preset.name << ": Llama rotates instead";
-  }
-  EXPECT_EQ(find_preset("llama-1b").embeddings, Embeddings::kTied);
-  EXPECT_EQ(find_preset("llama-8b").embeddings, Embeddings::kUntied);
-}
-
-TEST(ShapeOf, TakesOverEveryDimension) {
-  const nn::ModelConfig config{.vocab_size = 11,
-                               .hidden_size = 24,
-                               .num_layers = 3,
-                               .num_heads = 6,
-                               .num_kv_heads = 2,
-                               .ffn_hidden_size = 7,
-                               .max_seq_len = 5};
-  const TransformerShape shape = shape_of(config);
-  EXPECT_EQ(shape, (TransformerShape{.name = "custom",
-                                     .kind = BlockKind::kLlama,
-                                     .num_layers = 3,
-                                     .hidden_size = 24,
-                                     .num_heads = 6,
-                                     .num_kv_heads = 2,
-                                     .ffn_hidden_size = 7,
-                                     .vocab_size = 11}));
-  EXPECT_EQ(shape.kv_hidden_size(), config.kv_hidden_size());
-}
-
 TEST(ShapeForEstimate, IsAPresetOrTheModelOfTheFlags) {
   const nn::ModelConfig config;
   EXPECT_EQ(named_or_custom("Llama-70B", config).name, "llama-70b");
@@ -114,27 +82,7 @@ TEST(RecomputeConfigs, GroupsAreForFullRecomputation) {
 }
 
 train::Setup setup_of(const std::string& flags) {
-  return train::parse_setup(train::list_of(technique()), ultra::test::words_of(flags));
-}
-
-TEST(Memory, NothingIsComputedAgainUnlessAsked) {
-  const train::Setup setup = setup_of("");
-  EXPECT_EQ(recompute_of(setup), RecomputeConfig{});
-  EXPECT_EQ(setup.techniques.front()->config(setup),
-            (train::ExtraConfig{{"recompute", "none"}, {"recompute_every", std::size_t{1}}}));
-}
-
-TEST(Memory, RecomputationReachesTheMetrics) {
-  const train::Setup setup = setup_of("--recompute full --recompute-every 3");
-  EXPECT_EQ(recompute_of(setup), (RecomputeConfig{.mode = Recompute::kFull, .recompute_every = 3}));
-  EXPECT_EQ(setup.techniques.front()->config(setup),
-            (train::ExtraConfig{{"recompute", "full"}, {"recompute_every", std::size_t{3}}}));
-}
-
-TEST(Memory, ModesAreReadAsTheyAreWritten) {
-  for (const Recompute mode : {Recompute::kNone, Recompute::kSelective, Recompute::kFull}) {
-    EXPECT_EQ(parse_recompute(std::string(to_string(mode))), mode);
-  }
+  return train::parse_setup(train::list_of(technique()), test::words_of(flags));
 }
 
 // h 8, kv 8, f 16, V 256, L 1, e 4, 2 x 4 tokens:

@@ -9,9 +9,9 @@ namespace {
 
 using ultra::test::ProcessResult;
 
-class UnderMpirun : public ultra::test::UnderMpirun {
+class UnderMpirun : public test::UnderMpirun {
  protected:
-  UnderMpirun() : ultra::test::UnderMpirun("01_memory", ultra::test::Changes{}) {}
+  UnderMpirun() : test::UnderMpirun("01_memory", test::Changes{}) {}
 };
 
 TEST_F(UnderMpirun, SaysThatItNeedsOneRankHoweverManyWereStarted) {

@@ -15,10 +15,9 @@ namespace {
 using nlohmann::json;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
-using ::ultra::test::events_of;
-using ::ultra::test::expect_parts;
+using namespace test;
 
-class Program : public ultra::test::ProgramTest {
+class Program : public ProgramTest {
  protected:
   Program() : ProgramTest("01_memory") {}
 };
@@ -52,7 +51,7 @@ TEST_F(Program, WritesMetricsAndTrace) {
   EXPECT_EQ(events[3].at("config").at("seed"), 9);
   EXPECT_EQ(events[3].at("config").at("recompute"), "full");
   EXPECT_EQ(events[3].at("config").at("recompute_every"), 2);
-  EXPECT_TRUE(json::parse(ultra::test::read_file(trace)).at("traceEvents").is_array());
+  EXPECT_TRUE(json::parse(read_file(trace)).at("traceEvents").is_array());
 }
 
 TEST_F(Program, AllBytesAreTokens) {
@@ -109,45 +108,24 @@ TEST_F(Program, RecomputationIsBitwiseEqual) {
 // wrong and what to do, and no file.
 
 namespace fs = std::filesystem;
-using ::ultra::test::flags;
-using ::ultra::test::ProcessResult;
-using ::ultra::test::run_program;
 
-using Changes = std::map<std::string, std::string>;
-using Words = std::vector<std::string>;
-
-class BadInput : public ::testing::Test {
+class BadInput : public Program {
  protected:
-  /// Runs with files asked for; expects the refusal before the first step, with all `parts` in it.
+  /// Refused before the first step, with all `parts` in its message.
   void expect_refused(const Changes& changes, const Words& parts, const Words& more = {}) const {
-    const ProcessResult result = refused(changes, more);
-    EXPECT_EQ(result.out, "") << "nothing may look like a run";
-    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
+    refused(changes, parts, more);
   }
 
   /// A question that is refused, as a whole command line.
   void expect_no_answer(const std::string& line, const Words& parts) const {
-    const ProcessResult result = run_program("01_memory", ultra::test::words_of(line));
+    const ProcessResult result = run_words(line);
     EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
     EXPECT_EQ(result.out, "");
-    for (const std::string& part : parts) EXPECT_THAT(result.err, HasSubstr(part));
-    EXPECT_THAT(output.names(), IsEmpty());
+    expect_parts(result.err, parts);
+    EXPECT_THAT(folder.names(), IsEmpty());
   }
 
-  /// Exit code 2, one line, no file; the rest is for the caller.
-  ProcessResult refused(Changes changes, const Words& more = {}) const {
-    changes.try_emplace("--metrics", output.path("metrics.jsonl"));
-    changes.try_emplace("--trace", output.path("trace.json"));
-    const ProcessResult result = run_program("01_memory", flags(changes, more));
-    EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
-    EXPECT_THAT(result.err, AllOf(StartsWith("error: "), EndsWith("\n")));
-    EXPECT_EQ(result.err.find('\n'), result.err.size() - 1) << "one line: " << result.err;
-    EXPECT_THAT(output.names(), IsEmpty()) << "no partial output";
-    return result;
-  }
-
-  ultra::test::TemporaryFolder folder;
-  ultra::test::TemporaryFolder output;
+  TemporaryFolder input;
 };
 
 TEST_F(BadInput, UnknownFlagsAndStrayWords) {
@@ -193,63 +171,63 @@ TEST_F(BadInput, ModelsThatDoNotExist) {
 }
 
 TEST_F(BadInput, FilesThatAnAnswerDoesNotWrite) {
-  expect_no_answer("--on dgx-h100 --metrics " + output.path("file"),
+  expect_no_answer("--on dgx-h100 --metrics " + folder.path("file"),
                    {"--metrics has no meaning with --on", "stdout"});
 }
 
 TEST_F(BadInput, DataThatIsNoText) {
-  const std::string missing = folder.path("missing.txt");
+  const std::string missing = input.path("missing.txt");
   expect_refused({{"--data", missing}}, {missing, "does not exist", "--data"});
-  expect_refused({{"--data", folder.path()}}, {folder.path(), "is a folder", "--data"});
-  const std::string empty = folder.write("empty", "");
+  expect_refused({{"--data", input.path()}}, {input.path(), "is a folder", "--data"});
+  const std::string empty = input.write("empty", "");
   expect_refused({{"--data", empty}}, {empty, "is empty", "--data"});
-  const std::string too_short = folder.write("short", std::string(16, 'x'));
+  const std::string too_short = input.write("short", std::string(16, 'x'));
   expect_refused({{"--data", too_short}},
                  {too_short, "has 16 tokens", "--seq + 1 = 17", "smaller --seq"});
   expect_refused({{"--data", "/dev/zero"}}, {"/dev/zero", "not a regular file"});
 }
 
 TEST_F(BadInput, DataThatMayNotBeRead) {
-  const std::string secret = folder.write("secret", std::string(100, 'x'));
+  const std::string secret = input.write("secret", std::string(100, 'x'));
   fs::permissions(secret, fs::perms::none);
   expect_refused({{"--data", secret}}, {secret, "cannot be read", "Permission denied"});
-  const std::string inside = folder.write("closed/text", std::string(100, 'x'));
-  fs::permissions(folder.path("closed"), fs::perms::none);
+  const std::string inside = input.write("closed/text", std::string(100, 'x'));
+  fs::permissions(input.path("closed"), fs::perms::none);
   expect_refused({{"--data", inside}}, {inside, "Permission denied"});
 }
 
 TEST_F(BadInput, OutputThatCannotBeWritten) {
-  fs::create_directory(folder.path("closed"));
-  fs::permissions(folder.path("closed"), fs::perms::none);
+  fs::create_directory(input.path("closed"));
+  fs::permissions(input.path("closed"), fs::perms::none);
   for (const std::string flag : {"--metrics", "--trace"}) {
-    expect_refused({{flag, folder.path("missing/file")}},
-                   {flag, folder.path("missing/file"), "cannot be written", "Give a path"});
-    expect_refused({{flag, folder.path()}}, {flag, folder.path(), "is a folder", "path of a file"});
-    expect_refused({{flag, folder.path("closed/file")}}, {flag, "Permission denied"});
-    expect_refused({{flag, folder.path(std::string(300, 'a'))}}, {flag, "name too long"});
+    expect_refused({{flag, input.path("missing/file")}},
+                   {flag, input.path("missing/file"), "cannot be written", "Give a path"});
+    expect_refused({{flag, input.path()}}, {flag, input.path(), "is a folder", "path of a file"});
+    expect_refused({{flag, input.path("closed/file")}}, {flag, "Permission denied"});
+    expect_refused({{flag, input.path(std::string(300, 'a'))}}, {flag, "name too long"});
   }
-  expect_refused({{"--metrics", output.path("same")}, {"--trace", output.path("same")}},
+  expect_refused({{"--metrics", folder.path("same")}, {"--trace", folder.path("same")}},
                  {"--metrics and --trace", "a file of its own"});
-  fs::permissions(folder.path("closed"), fs::perms::owner_all);
-  EXPECT_THAT(folder.names(), ElementsAre("closed")) << "nothing was left there either";
+  fs::permissions(input.path("closed"), fs::perms::owner_all);
+  EXPECT_THAT(input.names(), ElementsAre("closed")) << "nothing was left there either";
 }
 
 TEST_F(BadInput, OutputThatWouldReplaceTheText) {
   const std::string content(100, 'x');
-  const std::string text = folder.write("my.txt", content);
-  fs::create_symlink("my.txt", folder.path("link"));
-  fs::create_hard_link(text, folder.path("hard"));
+  const std::string text = input.write("my.txt", content);
+  fs::create_symlink("my.txt", input.path("link"));
+  fs::create_hard_link(text, input.path("hard"));
   for (const std::string flag : {"--metrics", "--trace"}) {
     for (const char* spelling : {"my.txt", "./my.txt", "link", "hard"}) {
-      expect_refused({{"--data", text}, {flag, folder.path(spelling)}},
+      expect_refused({{"--data", text}, {flag, input.path(spelling)}},
                      {"--data", flag, "Give each a file of its own"});
-      EXPECT_EQ(ultra::test::read_file(text), content) << spelling;
+      EXPECT_EQ(read_file(text), content) << spelling;
     }
   }
 }
 
 TEST_F(BadInput, APipeThatNobodyReads) {
-  const std::string pipe = folder.path("pipe");
+  const std::string pipe = input.path("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const char* flag : {"--metrics", "--trace"}) {
     expect_refused({{flag, pipe}}, {flag, "is a pipe that nobody reads", "Start its reader first"});
@@ -258,19 +236,16 @@ TEST_F(BadInput, APipeThatNobodyReads) {
 
 TEST_F(BadInput, AFullDisk) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
-  EXPECT_THAT(refused({{"--metrics", "/dev/full"}}).err,
-              AllOf(HasSubstr("--metrics"), HasSubstr("'/dev/full'"), HasSubstr("disk full")));
+  failed({{"--metrics", "/dev/full"}}, 2, {"--metrics", "'/dev/full'", "disk full"}, {});
   EXPECT_TRUE(fs::is_character_file("/dev/full")) << "a device must never be replaced";
 }
 
 TEST_F(BadInput, TrainingThatDiverges) {
   const ProcessResult result =
-      refused({{"--lr", "1e10"}, {"--clip", "0"}, {"--warmup", "0"}, {"--steps", "20"}});
-  EXPECT_THAT(result.err, AllOf(HasSubstr("the loss is nan at step 2"), HasSubstr("lower --lr"),
-                                HasSubstr("--warmup"), HasSubstr("--clip")));
+      failed({{"--lr", "1e10"}, {"--clip", "0"}, {"--warmup", "0"}, {"--steps", "20"}}, 2,
+             {"the loss is nan at step 2", "lower --lr", "--warmup", "--clip"}, {});
   EXPECT_THAT(result.out, Not(HasSubstr("Where the memory went"))) << "no table of half a run";
-  EXPECT_THAT(refused({{"--lr", "1e30"}, {"--clip", "0"}, {"--steps", "20"}}).err,
-              HasSubstr("at step 2"));
+  failed({{"--lr", "1e30"}, {"--clip", "0"}, {"--steps", "20"}}, 2, {"at step 2"}, {});
 }
 
 }  // namespace

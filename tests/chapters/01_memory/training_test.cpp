@@ -18,10 +18,10 @@ train::TrainResult chapter_run(const train::TrainOptions& options,
   const std::string flags = fmt::format("--recompute {} --recompute-every {}",
                                         to_string(recompute.mode), recompute.recompute_every);
   train::TrainResult result;
-  static_cast<void>(ultra::test::printed_by([&] {
+  static_cast<void>(test::printed_by([&] {
     run_ranks(1, [&](Communicator& world) {
-      result = train::train_with(
-          ultra::test::setup_of(options, 1, train::list_of(technique()), flags), world);
+      result =
+          train::train_with(test::setup_of(options, 1, train::list_of(technique()), flags), world);
     });
   }));
   return result;
@@ -44,12 +44,12 @@ std::size_t peak_of(const train::TrainResult& result, MemoryCategory category) {
   return result.ranks.at(0).memory.peak(category).bytes;
 }
 
-class ChapterTraining : public ultra::test::RandomTest {
+class ChapterTraining : public test::RandomTest {
  protected:
   /// A legal run of a few steps; the seed is the test's.
   train::TrainOptions random_run() {
-    train::TrainOptions options = ultra::test::short_run();
-    options.model = ultra::test::random_model_config(random);
+    train::TrainOptions options = test::short_run();
+    options.model = test::random_model_config(random);
     options.model.vocab_size = data::kByteVocabulary + random.between(0, 40);
     options.micro_batch = random.between(1, 4);
     options.global_batch = options.micro_batch * random.between(1, 3);
@@ -65,7 +65,7 @@ class ChapterTraining : public ultra::test::RandomTest {
 };
 
 TEST_F(ChapterTraining, MicroBatchesChangeNoLossAndNoGradient) {
-  train::TrainOptions options = ultra::test::short_run();
+  train::TrainOptions options = test::short_run();
   options.dtype = DType::kF64;
   options.seed = seed;
   options.global_batch = options.micro_batch = 12;
@@ -82,7 +82,7 @@ TEST_F(ChapterTraining, MicroBatchesChangeNoLossAndNoGradient) {
 }
 
 TEST_F(ChapterTraining, RecomputationChangesNoBit) {
-  for (const DType dtype : ultra::test::kFloatDTypes) {
+  for (const DType dtype : test::kFloatDTypes) {
     train::TrainOptions options = random_run();
     options.dtype = dtype;
     options.model.num_layers = 4;
@@ -113,11 +113,11 @@ TEST_F(ChapterTraining, AHeadInPiecesChangesNoLossAndNoGradient) {
 }
 
 TEST_F(ChapterTraining, WrittenPartsTrainLikeTheLibrarys) {
-  train::TrainOptions options = ultra::test::short_run();
+  train::TrainOptions options = test::short_run();
   options.dtype = DType::kF64;
   // The norm's backward and the update sum in another order than the library's: some roundings of
   // the hidden size and of AdamW's few operations, in each of 5 steps.
-  expect_equal_runs(chapter_run(options), ultra::test::train_quietly(options), 1e-10);
+  expect_equal_runs(chapter_run(options), test::train_quietly(options), 1e-10);
 }
 
 TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
@@ -155,21 +155,6 @@ TEST_F(ChapterTraining, MemoryIsThatOfTheClosedForms) {
           << "what is saved, tensor by tensor";
     }
   }
-}
-
-TEST_F(ChapterTraining, RecomputationTakesLessMemoryTheMoreItRecomputes) {
-  train::TrainOptions options = ultra::test::short_run();
-  options.model.num_layers = 6;
-  options.micro_batch = options.global_batch;
-  options.steps = 2;
-  const auto peak = [&](const RecomputeConfig& config) {
-    return peak_of(chapter_run(options, config), MemoryCategory::kActivations);
-  };
-  const std::size_t none = peak({});
-  const std::size_t selective = peak({.mode = Recompute::kSelective});
-  const std::size_t full = peak({.mode = Recompute::kFull});
-  EXPECT_LT(selective, none);
-  EXPECT_LT(full, selective);
 }
 
 }  // namespace
