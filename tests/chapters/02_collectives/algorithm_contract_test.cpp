@@ -4,14 +4,9 @@
 #include "chapters/02_collectives/algorithms/all_to_all.hpp"
 
 #include "chapters/02_collectives/choice/algorithm_table.hpp"
-#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/02_collectives/steps.hpp"
-#include "common/comm/backend/meta/meta_world.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "common/gpu/meta/tape.hpp"
 #include "tests/support/contracts/collective_trial.hpp"
 #include "tests/support/contracts/schedule_interpreter.hpp"
-#include "tests/support/drawn_program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra {
@@ -211,25 +206,6 @@ Schedule lane(Lane steps) { return {.lanes = {std::move(steps)}}; }
 constexpr Block kFirst{{0, 2}};
 constexpr Block kSecond{{2, 4}};
 
-TEST(ScheduleInterpreter, MovesStoresAndReduces) {
-  const auto result = run({lane({exchange_step(1, kFirst, 1, kSecond, OnReceive::kReduce)}),
-                           lane({exchange_step(0, kFirst, 0, kSecond),
-                                 local_step(1, {{0, 1}, Buffer::kInput}, {{0, 1}})})});
-  EXPECT_EQ(result.message, "");
-  EXPECT_EQ(result.data[0], (std::vector<double>{0, 1, 12, 14}));
-  EXPECT_EQ(result.data[1], (std::vector<double>{15, 11, 0, 1}));
-  EXPECT_EQ(result.sent, (std::vector<std::size_t>{2, 2}));
-  EXPECT_EQ(result.rounds, 1);
-}
-
-TEST(ScheduleInterpreter, CountsRoundsOfAChain) {
-  const auto result =
-      run({lane({send_step(1, kFirst)}), lane({receive_step(0, kFirst), send_step(2, kFirst)}),
-           lane({receive_step(1, kFirst)})});
-  EXPECT_EQ(result.rounds, 2);
-  EXPECT_EQ(result.data[2], (std::vector<double>{0, 1, 22, 23}));
-}
-
 TEST(ScheduleInterpreter, SeesThatAllSendAndNobodyReceives) {
   const auto result = run({lane({send_step(1, kFirst), receive_step(1, kSecond)}),
                            lane({send_step(0, kFirst), receive_step(0, kSecond)})});
@@ -238,23 +214,6 @@ TEST(ScheduleInterpreter, SeesThatAllSendAndNobodyReceives) {
             "deadlock: rank 0, step 1 of 2 (sends [0, 2) to rank 1) waits for rank 1 to receive; "
             "rank 1, step 1 of 2 (sends [0, 2) to rank 0) waits for rank 0 to receive; and so back "
             "to rank 0");
-}
-
-TEST(ScheduleInterpreter, SeesAMessageThatNobodyTakes) {
-  const auto result = run({lane({send_step(1, kFirst)}), lane({})});
-  EXPECT_EQ(result.fault, Fault::kDeadlock);
-  EXPECT_THAT(result.message, HasSubstr("rank 1 has no step left that would"));
-}
-
-TEST(ScheduleInterpreter, MatchesMessagesLaneByLane) {
-  const Schedule in_second_lane{.lanes = {{}, {receive_step(0, kFirst)}}};
-  EXPECT_EQ(run({lane({send_step(1, kFirst)}), in_second_lane}).fault, Fault::kDeadlock);
-}
-
-TEST(ScheduleInterpreter, SeesBlocksOfDifferentSizes) {
-  const auto result = run({lane({send_step(1, kFirst)}), lane({receive_step(0, {{0, 3}})})});
-  EXPECT_EQ(result.fault, Fault::kSize);
-  EXPECT_THAT(result.message, HasSubstr("sends 2 elements, and rank 1"));
 }
 
 TEST(ScheduleInterpreter, SeesWhatIsOutsideOfTheBuffer) {
@@ -282,34 +241,6 @@ TEST(ScheduleInterpreter, SeesThatLanesTouchTheSameElements) {
   EXPECT_EQ(run({both_write, sends}).fault, Fault::kRace);
   EXPECT_EQ(run({one_reads, sends}).fault, Fault::kRace);
   EXPECT_EQ(run({apart, sends}).fault, Fault::kNone);
-}
-
-// The chapter's algorithms in a world of one rank: it counts what a rank among all others sends.
-
-using collectives::BookAlgorithms;
-using collectives::BookOptions;
-
-class MetaWorldOfTheBook : public test::RandomTest {};
-
-TEST_F(MetaWorldOfTheBook, EveryRankCountsWhatItSendsAmongAllTheOthers) {
-  for (int round = 0; round < 5; ++round) {
-    const test::DrawnProgram program = test::draw_program(random, 60);
-    BookOptions book;
-    book.tuning.small_bytes = random.between(0, 400);  // trees below, rings above
-    RankOptions options;
-    options.algorithms = std::make_shared<const BookAlgorithms>(book);
-    run_ranks(
-        program.shape.world_size(),
-        [&](Communicator& world) {
-          test::run_program(program, world, Device::cpu(), [](std::size_t) {});
-          gpu::Tape tape;
-          const Communicator alone = comm::meta_world(world.rank(), world.size(), tape)
-                                         .with_algorithms(options.algorithms);
-          test::run_program(program, alone, Device::meta(tape), [](std::size_t) {});
-          EXPECT_EQ(alone.stats().kinds, world.stats().kinds);
-        },
-        options);
-  }
 }
 
 }  // namespace

@@ -73,61 +73,6 @@ TEST_F(AllReduceVolume, OfThePairwiseExchangeIsTheRings) {
   }
 }
 
-TEST_F(AllReduceVolume, IsEveryRoundTheWholeMessageInRecursiveDoubling) {
-  const std::size_t count = random.between(1, 100);
-  for (const int size : test::kGroupSizes) {
-    const CollectiveTrial trial = all_reduced("recursive-doubling", size, count);
-    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
-    const int folded = size - core;
-    EXPECT_EQ(trial.rounds(), doubling_rounds(core) + (folded > 0 ? 2 : 0));
-    for (int p = 0; p < size; ++p) {
-      const int messages = p >= core ? 1 : doubling_rounds(core) + (p < folded ? 1 : 0);
-      EXPECT_EQ(trial.sent(p), count * real(messages)) << size << " ranks, position " << p;
-    }
-  }
-}
-
-TEST_F(AllReduceVolume, OfRabenseifnerAddsOneMessageForFolding) {
-  const std::size_t count = 16 * random.between(1, 10);
-  for (const int size : {3, 5, 6, 7, 9, 12}) {
-    const CollectiveTrial trial = all_reduced("rabenseifner", size, count);
-    const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(size)));
-    EXPECT_EQ(trial.rounds(), 2 * doubling_rounds(core) + 2);
-    for (int p = 0; p < size; ++p) {
-      const std::size_t in_core = 2 * count * real(core - 1) / real(core);
-      EXPECT_EQ(trial.sent(p), p >= core ? count : in_core + (p < size - core ? count : 0));
-    }
-  }
-}
-
-TEST_F(AllReduceVolume, OfTheMeshIsTwoWholeRings) {
-  const std::size_t count = 12 * random.between(1, 10);
-  const CollectiveTrial trial = all_reduced("mesh-2d", 12, count, {.grid = {3, 4}});
-  EXPECT_EQ(trial.rounds(), 2 * 2 + 2 * 3);
-  for (int p = 0; p < 12; ++p) EXPECT_EQ(trial.sent(p), 2 * count * 2 / 3 + 2 * count * 3 / 4);
-}
-
-TEST_F(AllReduceVolume, OfTheTorusTakesOneShortRingPerDimension) {
-  const CollectiveTrial flat = all_reduced("torus-2d", 12, 120, {.grid = {3, 4}});
-  EXPECT_EQ(flat.rounds(), 2 * (2 + 3));
-  const CollectiveTrial deep = all_reduced("torus-3d", 12, 120, {.grid = {2, 3, 2}});
-  EXPECT_EQ(deep.rounds(), 2 * (1 + 2 + 1));
-  // Along the last dimension half of the data, along the first a sixth of it, both ways.
-  for (int p = 0; p < 12; ++p) {
-    EXPECT_EQ(deep.sent_to(p, [&](int peer) { return peer / 2 == p / 2; }), 120U);
-    EXPECT_EQ(deep.sent_to(p, [&](int peer) { return peer % 6 == p % 6; }), 20U);
-  }
-}
-
-TEST_F(AllReduceVolume, OfTheBinomialTreesIsLargestAtTheRoot) {
-  const std::size_t count = random.between(1, 100);
-  for (const int size : test::kGroupSizes) {
-    const CollectiveTrial trial = all_reduced("binomial", size, count);
-    EXPECT_EQ(trial.rounds(), 2 * doubling_rounds(size));
-    EXPECT_EQ(trial.sent(0), count * real(doubling_rounds(size)));
-  }
-}
-
 TEST_F(AllReduceVolume, OfTheDoubleTreeIsHalfAMessagePerNeighbour) {
   for (const int size : test::kGroupSizes) {
     const std::size_t count = 2 * random.between(1, 200);

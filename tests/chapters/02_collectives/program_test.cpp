@@ -9,10 +9,9 @@ namespace ultra::collectives {
 namespace {
 
 using nlohmann::json;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_parts;
+using namespace test;
 
-class Program : public ultra::test::ProgramTest {
+class Program : public ProgramTest {
  protected:
   Program() : ProgramTest("02_collectives") {}
 };
@@ -43,7 +42,7 @@ TEST_F(Program, MetricsAndTraceHoldAllRanks) {
   ASSERT_EQ(summary.at("ranks").size(), 2U);
   EXPECT_GT(summary.at("ranks")[1].at("sent_bytes").at("all_reduce"), 0);
   std::set<int> ranks;
-  const json trace = json::parse(ultra::test::read_file(trace_path));
+  const json trace = json::parse(read_file(trace_path));
   for (const json& event : trace.at("traceEvents")) ranks.insert(event.at("pid").get<int>());
   EXPECT_EQ(ranks, (std::set<int>{0, 1}));
 }

@@ -17,20 +17,16 @@ using namespace ultra::test;
 inline train::Techniques of_one_rank() { return train::list_of(memory::technique()); }
 
 /// @brief Replicated training on the ranks of `world`.
-inline ultra::test::RankRun run_replicated(const Communicator& world,
-                                           const train::TrainOptions& options) {
-  return ultra::test::run_of(
-      ultra::test::setup_of(options, world.size(),
-                            train::list_of(memory::technique(), technique())),
-      world);
+inline RankRun run_replicated(const Communicator& world, const train::TrainOptions& options) {
+  return run_of(setup_of(options, world.size(), train::list_of(memory::technique(), technique())),
+                world);
 }
 
 /// @brief Chapter 01's training, by this rank alone.
 /// @param flags  of chapter 01, separated by spaces.
-inline ultra::test::RankRun run_alone(const Communicator& world, const train::TrainOptions& options,
-                                      const std::string& flags = "") {
-  return ultra::test::run_of(ultra::test::setup_of(options, 1, of_one_rank(), flags),
-                             ultra::test::alone(world));
+inline RankRun run_alone(const Communicator& world, const train::TrainOptions& options,
+                         const std::string& flags = "") {
+  return run_of(setup_of(options, 1, of_one_rank(), flags), alone(world));
 }
 
 }  // namespace ultra::collectives::test

@@ -17,19 +17,6 @@ void expect_refused(const std::vector<test::Refusal>& rows) {
   });
 }
 
-TEST(BenchOptions, NoFlagsMeasureNothing) { EXPECT_FALSE(valid("").measures()); }
-
-TEST(BenchOptions, ACollectiveIsEnough) {
-  const BenchOptions options = valid("--op all_gather");
-  ASSERT_TRUE(options.measures());
-  const BenchRequest request = options.request(DType::kF64);
-  EXPECT_EQ(request.op, OpKind::kAllGather);
-  EXPECT_EQ(request.dtype, DType::kF64);
-  EXPECT_EQ(request.algorithms.size(), algorithms(OpKind::kAllGather).size() + 1);
-  EXPECT_THAT(request.algorithms, Contains("native"));
-  EXPECT_EQ(request.check, CheckResults::kOn);
-}
-
 TEST(BenchOptions, SizesGrowByTheFactorAndEndAtTheLast) {
   const BenchRequest request =
       valid("--op broadcast --min-bytes 1KiB --max-bytes 10KiB --step-factor 3")

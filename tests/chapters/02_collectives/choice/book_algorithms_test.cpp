@@ -19,18 +19,6 @@ std::string_view chosen(const BookOptions& options, OpKind op, int size, std::si
   return book.choose(op, request).name;
 }
 
-TEST(AlgorithmTable, ListsEveryCollectiveOnceAndUniqueNames) {
-  for (const OpKind op : collectives::collective_ops()) {
-    EXPECT_FALSE(collectives::algorithms(op).empty()) << to_string(op);
-    EXPECT_EQ(collectives::parse_collective(to_string(op)), op);
-    for (const auto& algorithm : collectives::algorithms(op)) {
-      EXPECT_EQ(&collectives::find_algorithm(op, algorithm.name), &algorithm);
-      EXPECT_FALSE(algorithm.summary.empty());
-    }
-  }
-  EXPECT_TRUE(collectives::algorithms(OpKind::kSend).empty());
-}
-
 TEST(AlgorithmTable, AnswersUnknownNamesWithAllThatThereAre) {
   EXPECT_EQ(message_of<ConfigError>(
                 [] { return collectives::find_algorithm(OpKind::kAllGather, "tree"); }),

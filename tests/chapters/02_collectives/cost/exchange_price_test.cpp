@@ -23,11 +23,6 @@ constexpr GroupPlacement kNode = {.ranks = 8, .per_node = 8, .nodes = 1};
 constexpr GroupPlacement kAcross = {.ranks = 8, .per_node = 1, .nodes = 8};
 constexpr GroupPlacement kBoth = {.ranks = 64, .per_node = 8, .nodes = 8};
 
-TEST(ExchangeTime, RingsInsideANode) {
-  EXPECT_NEAR(gather_seconds(cluster(), kNode, kBytes), kBytes * 7 / 8 / 400e9, 1e-9);
-  EXPECT_NEAR(all_reduce_seconds(cluster(), kNode, kBytes), 2 * kBytes * 7 / 8 / 400e9, 1e-9);
-}
-
 TEST(ExchangeTime, OneRankPerNodeHasItsOwnNic) {
   EXPECT_NEAR(gather_seconds(cluster(), kAcross, kBytes), kBytes * 7 / 8 / 50e9, 1e-9);
 }
@@ -38,13 +33,6 @@ TEST(ExchangeTime, AWholeNodeHasAllItsNics) {
   few.nics_per_node = 1;
   EXPECT_DOUBLE_EQ(ring_bandwidth(few, kBoth), 50e9);
   EXPECT_DOUBLE_EQ(ring_bandwidth(few, kAcross), 50e9 / 8);  // seven others use it too
-}
-
-TEST(ExchangeTime, OneRankExchangesNothing) {
-  const GroupPlacement one;
-  EXPECT_EQ(gather_seconds(cluster(), one, kBytes), 0);
-  EXPECT_EQ(all_reduce_seconds(cluster(), one, kBytes), 0);
-  EXPECT_EQ(all_to_all_seconds(cluster(), one, kBytes, kBytes), 0);
 }
 
 TEST(ExchangeTime, TreesForSmallMessagesOfMany) {

@@ -184,8 +184,6 @@ TEST(ClosedFormOfAMachine, GivesAlgorithmsItsShape) {
   EXPECT_TRUE(tuning_for("torus-2d", parse_topology("torus=2x3x4")).grid.empty());
 }
 
-// At scale ----------------------------------------------------------------------------------------
-
 TEST_F(ClosedForm, IsTheSimulatedTimeOfLogarithmicAlgorithmsOn4096Ranks) {
   const Topology topology = draw(1, test::sanitizer_owns_the_heap() ? 256 : 4096);
   for (const auto& [op, name] :
@@ -198,35 +196,6 @@ TEST_F(ClosedForm, IsTheSimulatedTimeOfLogarithmicAlgorithmsOn4096Ranks) {
   const Topology nodes = draw(test::sanitizer_owns_the_heap() ? 32 : 512, 8);
   EXPECT_TRUE(expect_closed_form(OpKind::kAllReduce,
                                  find_algorithm(OpKind::kAllReduce, "two-level"), nodes, 1));
-}
-
-/// The ring all-reduce written anew, with equal chunks: who sends when is all that matters here.
-comm::Schedule ring_all_reduce_steps(int rank, int ranks, std::size_t chunk) {
-  comm::Lane lane;
-  lane.reserve(2 * static_cast<std::size_t>(ranks) - 2);
-  for (int step = 0; step < 2 * (ranks - 1); ++step) {
-    lane.push_back(
-        {.send_to = (rank + 1) % ranks,
-         .send = {{0, chunk}},
-         .receive_from = (rank + ranks - 1) % ranks,
-         .receive = {{0, chunk}},
-         .on_receive = step < ranks - 1 ? comm::OnReceive::kReduce : comm::OnReceive::kStore});
-  }
-  return {.lanes = {std::move(lane)}};
-}
-
-TEST_F(ClosedForm, IsTheSimulatedTimeOfARingOf1024Ranks) {
-  const int ranks = test::sanitizer_owns_the_heap() ? 256 : 1024;
-  const Topology topology = draw(1, ranks);
-  const SimulationResult result = simulate(
-      topology, kElementBytes, [&](int rank) { return ring_all_reduce_steps(rank, ranks, 1000); });
-  const auto n = static_cast<std::size_t>(ranks);
-  const RingCost expected =
-      ring_all_reduce_cost(ranks, 1000 * n, kElementBytes, topology.cost(LinkKind::kIntra));
-  EXPECT_NEAR(result.seconds, expected.seconds, kRelative * expected.seconds);
-  EXPECT_EQ(result.messages, expected.messages * n) << "2.1 million";
-  EXPECT_EQ(static_cast<double>(result.bytes_over(LinkKind::kIntra)),
-            expected.sent_bytes * static_cast<double>(n));
 }
 
 /// Numbers whose sums show which of them went in how often: a million, a thousand, one.
@@ -284,36 +253,6 @@ TEST(CostModel, OfTwoTreesByHand) {
   // 2 log n alpha + 2 S beta for large S and many segments (Sanders, Speck, Traff 2009).
   EXPECT_NEAR(double_tree_all_reduce_cost(1024, 1 << 20, {.beta = 1.0}).seconds_per_byte, 2.0,
               1e-4);
-}
-
-TEST(CostModel, OfOneRankIsNothing) {
-  for (const CollectiveCost& cost :
-       {ring_all_reduce_cost(1, kLink), recursive_doubling_all_reduce_cost(1, kLink),
-        rabenseifner_all_reduce_cost(1, kLink), binomial_all_reduce_cost(1, kLink),
-        linear_broadcast_cost(1, kLink), pairwise_all_to_all_cost(1, kLink),
-        bruck_all_to_all_cost(1, kLink), torus_2d_all_reduce_cost(1, 1, kLink, kLink)}) {
-    EXPECT_EQ(cost, CollectiveCost{});
-  }
-}
-
-class CostModelOfRandomLinks : public test::RandomTest {
- protected:
-  int ranks = static_cast<int>(random.between(2, 512));
-  LinkCost link{.alpha = random.uniform(1e-7, 1e-4),
-                .beta = random.uniform(1e-12, 1e-9),
-                .gamma = random.uniform(0.0, 1e-10)};
-};
-
-TEST_F(CostModelOfRandomLinks, AgreesWithTheRingCostOfWholeChunks) {
-  const std::size_t count = 64 * static_cast<std::size_t>(ranks);
-  const auto bytes = static_cast<double>(4 * count);
-  const auto expect_same = [&](const CollectiveCost& cost, const RingCost& exact) {
-    EXPECT_NEAR(cost.seconds(bytes), exact.seconds, 1e-12 * exact.seconds) << ranks;
-  };
-  expect_same(ring_reduce_scatter_cost(ranks, link),
-              ring_reduce_scatter_cost(ranks, count, 4, link));
-  expect_same(ring_all_gather_cost(ranks, link), ring_all_gather_cost(ranks, count, 4, link));
-  expect_same(ring_all_reduce_cost(ranks, link), ring_all_reduce_cost(ranks, count, 4, link));
 }
 
 // nccl-tests, doc/PERFORMANCE.md.

@@ -35,14 +35,6 @@ Round receive(int from, std::size_t count, OnReceive on_receive = OnReceive::kSt
   return {.receive_from = from, .receive = {{0, count}}, .on_receive = on_receive};
 }
 
-Round exchange(int peer, std::size_t count, OnReceive on_receive = OnReceive::kStore) {
-  return {.send_to = peer,
-          .send = {{0, count}},
-          .receive_from = peer,
-          .receive = {{count, 2 * count}},
-          .on_receive = on_receive};
-}
-
 /// Runs one schedule per rank; elements of 1 byte. Ranks without one take no part.
 SimulationResult run(const Topology& topology, const std::vector<Schedule>& schedules,
                      Record record = Record::kTotals) {
@@ -72,22 +64,10 @@ TEST(LinkSimulator, AMessageTakesAlphaAndBeta) {
   EXPECT_EQ(result.bytes_over(LinkKind::kInter), 0u);
 }
 
-TEST(LinkSimulator, ElementsHaveBytes) {
-  const SimulationResult result = simulate(machine(1, 2, 1), 8, [](int rank) -> Schedule {
-    return {.lanes = {{rank == 0 ? send(1, 5) : receive(0, 5)}}};
-  });
-  EXPECT_EQ(result.seconds, 50.0);
-  EXPECT_EQ(result.bytes_over(LinkKind::kIntra), 40u);
-}
-
 TEST(LinkSimulator, TheReceiverPaysForReducing) {
   const SimulationResult result =
       run_lanes(machine(1, 2, 1), {{send(1, 6)}, {receive(0, 6, OnReceive::kReduce)}});
   EXPECT_THAT(result.rank_seconds, ElementsAre(16.0, 19.0));
-}
-
-TEST(LinkSimulator, BothDirectionsAtOnce) {
-  EXPECT_EQ(run_lanes(machine(1, 2, 1), {{exchange(1, 5)}, {exchange(0, 5)}}).seconds, 15.0);
 }
 
 TEST(LinkSimulator, AMessageWaitsForBothEnds) {
@@ -190,18 +170,6 @@ TEST(LinkSimulator, CopiesWithinARankAreFreeButReducing) {
   }
 }
 
-TEST(LinkSimulator, AnEmptyMessageHasOnlyItsLatency) {
-  const SimulationResult result = run_lanes(machine(1, 2, 1), {{exchange(1, 0)}, {exchange(0, 0)}});
-  EXPECT_EQ(result.seconds, 10.0);
-  EXPECT_EQ(result.messages, 2u);
-}
-
-TEST(LinkSimulator, NothingToDoTakesNoTime) {
-  const SimulationResult result = run(machine(1, 3, 1), {});
-  EXPECT_EQ(result.seconds, 0.0);
-  EXPECT_THAT(result.rank_seconds, ElementsAre(0.0, 0.0, 0.0));
-}
-
 TEST(LinkSimulator, ListsMessagesOnRequest) {
   const Round nothing{};
   const SimulationResult result = run_lanes(
@@ -222,8 +190,6 @@ TEST(LinkSimulator, ListsMessagesOnRequest) {
   EXPECT_EQ(result.records[1].send_step, 2u);
   EXPECT_TRUE(run_lanes(machine(2, 1, 1), {{send(1, 3)}, {receive(0, 3)}}).records.empty());
 }
-
-// Schedules that do not fit together --------------------------------------------------------------
 
 std::string fault(const std::vector<Schedule>& schedules) {
   return message_of<ScheduleError>([&] { return run(machine(1, 3, 1), schedules); });
@@ -275,14 +241,6 @@ TEST(LinkSimulatorFinds, HalfAMessageToOneself) {
                                 .on_receive = OnReceive::kStore}}}),
               HasSubstr("different numbers of elements"));
 }
-
-TEST(LinkSimulatorRefuses, ElementsWithoutBytes) {
-  EXPECT_THAT(message_of<ConfigError>(
-                  [] { return simulate(machine(1, 1, 1), 0, [](int) { return Schedule{}; }); }),
-              HasSubstr("at least 1 byte"));
-}
-
-// In general --------------------------------------------------------------------------------------
 
 class RandomTraffic : public test::RandomTest {
  protected:

@@ -70,17 +70,6 @@ TEST(SimulateCollective, ABadRankOrderCostsTheNics) {
   EXPECT_GT(interleaved.seconds, 4 * natural.seconds);
 }
 
-// Mikami et al. 2018: of the two-level all-reduce only 1 / ranks_per_node of the array crosses a
-// NIC, 2 (nodes - 1) / nodes times.
-TEST(SimulateCollective, TwoLevelsSpareTheNics) {
-  const std::size_t bytes = 32 << 20;
-  const SimulationReport report =
-      simulate_collective(request_for("h100,nodes=4", {"two-level", "ring"}, {bytes}));
-  const SimulationResult& two_level = report.find("two-level", bytes)->result;
-  EXPECT_EQ(two_level.nics[0].sent_bytes, bytes / 8 * 2 * 3 / 4);
-  EXPECT_EQ(report.fastest(bytes)->algorithm, "two-level");
-}
-
 // 8 ranks: ring 14 alpha + 7/4 S beta, recursive doubling 3 alpha + 3 S beta.
 TEST(SimulateCollective, FindsTheCrossover) {
   const SimulationReport report = simulate_collective(
@@ -142,12 +131,6 @@ TEST(FormatSimulation, PrintsARowPerRun) {
   EXPECT_THAT(table, HasSubstr("up to "));
   EXPECT_THAT(table, HasSubstr("125 MB")) << "1 GB / 8 x 2 (2-1) / 2 over each NIC";
   EXPECT_THAT(table, HasSubstr("1.00 kB  ring"));
-}
-
-TEST(FormatSimulation, SaysWhatIsLeftOutAndWhere) {
-  EXPECT_THAT(format_simulation(simulate_collective(
-                  request_for("h100,gpus=6", {"ring", "halving-doubling"}, {600, 6000}))),
-              HasSubstr("without halving-doubling: it needs a power of two"));
 }
 
 TEST(SimulationToJson, HoldsSecondsAndBytes) {
@@ -216,23 +199,6 @@ void expect_no_simulation(const std::vector<test::Refusal>& rows) {
     options.validate();
     static_cast<void>(options.request());
   });
-}
-
-TEST(SimulateOptions, NoFlagsSimulateNothing) {
-  const auto options = test::valid<SimulateOptions>("");
-  EXPECT_FALSE(options.simulates());
-}
-
-TEST(SimulateOptions, AMachineIsEnough) {
-  const auto options = test::valid<SimulateOptions>("--simulate h100");
-  ASSERT_TRUE(options.simulates());
-  const SimulationRequest request = options.request();
-  EXPECT_EQ(request.topology.ranks(), 8);
-  EXPECT_EQ(request.op, OpKind::kAllReduce);
-  EXPECT_TRUE(request.algorithms.empty());
-  EXPECT_EQ(request.sizes.front(), 1000u);
-  EXPECT_EQ(request.sizes.back(), 1'000'000'000u);
-  EXPECT_EQ(request.record, Record::kTotals);
 }
 
 TEST(SimulateOptions, ReachTheRequest) {

@@ -42,17 +42,6 @@ TEST(Topology, PlacesRanksOnNodesInOrder) {
   EXPECT_THAT(interleaved_places, ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
 }
 
-TEST(Topology, DealsGpusOutToNics) {
-  const auto nics = [](int count) {
-    std::vector<int> found;
-    for (int rank = 0; rank < 8; ++rank) found.push_back(nodes_of(2, 4, count).nic_of(rank));
-    return found;
-  };
-  EXPECT_THAT(nics(4), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(nics(2), ElementsAre(0, 0, 1, 1, 2, 2, 3, 3));
-  EXPECT_THAT(nics(1), ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
-}
-
 TEST(Topology, RoutesTakeTheSwitchOrTheNics) {
   const Topology topology = nodes_of(2, 4, 2);
   const Route intra = topology.route(1, 3);
@@ -68,11 +57,6 @@ TEST(Topology, RoutesTakeTheSwitchOrTheNics) {
   EXPECT_EQ(topology.port_count(), 2 * 8 + 2 * 4);
   EXPECT_EQ(topology.cost(LinkKind::kInter), (LinkCost{.alpha = 10, .beta = 0.5, .gamma = 0.5}));
   EXPECT_EQ(topology.cost(LinkKind::kIntra), (LinkCost{.alpha = 1, .beta = 0.125, .gamma = 0.5}));
-}
-
-TEST(Topology, TorusRanksRunAlongTheLastDimension) {
-  EXPECT_THAT(torus_of({2, 3, 4}).coordinates_of(23), ElementsAre(1, 2, 3));
-  EXPECT_THAT(torus_of({2, 3, 4}).coordinates_of(5), ElementsAre(0, 1, 1));
 }
 
 TEST(Topology, TorusNeighboursHaveALinkOfTheirOwn) {
@@ -162,22 +146,6 @@ TEST(ParseTopology, GivesFewerGpusFewerNics) {
   EXPECT_EQ(parse_topology("h100-striped,gpus=4").nics_per_node, 1);
 }
 
-TEST(ParseTopology, TakesATorus) {
-  const Topology topology = parse_topology("torus=2x3x4,intra-us=1");
-  EXPECT_THAT(topology.torus, ElementsAre(2, 3, 4));
-  EXPECT_EQ(topology.ranks(), 24);
-  EXPECT_THAT(topology.describe(), HasSubstr("2 x 3 x 4 torus = 24 ranks"));
-}
-
-TEST(ParseTopology, KnowsAllPresets) {
-  for (const TopologyPreset& preset : topology_presets()) {
-    EXPECT_EQ(parse_topology(preset.name), preset.topology) << preset.name;
-    EXPECT_NO_THROW(preset.topology.validate());
-    EXPECT_FALSE(preset.source.empty());
-    EXPECT_FALSE(preset.description.empty());
-  }
-}
-
 std::string refusal(const std::string& text) {
   return message_of<ConfigError>([&] { return parse_topology(text); });
 }
@@ -231,14 +199,6 @@ TEST(TopologyRefuses, LinksThatCannotBe) {
   EXPECT_THAT(broken([](Topology& t) { t.gamma = -1; }), HasSubstr("gamma"));
   EXPECT_THAT(broken([](Topology& t) { t.nodes = 0; }), HasSubstr("nodes is 0"));
   EXPECT_THAT(broken([](Topology& t) { t.torus = {2, 2}; }), HasSubstr("torus=2x2"));
-}
-
-TEST(Topology, SaysWhatItIs) {
-  EXPECT_EQ(parse_topology("h100,nodes=2,nics=4").describe(),
-            "2 nodes x 8 GPUs = 16 ranks; 370 GB/s, 3.4 us in a node; 4 NICs of 50 GB/s, 14 us per "
-            "node; natural order");
-  EXPECT_EQ(parse_topology("h100").describe(),
-            "1 node x 8 GPUs = 8 ranks; 370 GB/s, 3.4 us in a node");
 }
 
 }  // namespace
