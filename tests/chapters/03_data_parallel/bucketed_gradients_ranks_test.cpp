@@ -14,11 +14,7 @@
 namespace ultra::data_parallel {
 namespace {
 
-using test::Followed;
-using test::Replica;
-using test::SyncWay;
-using ultra::test::is_a;
-using ultra::test::Random;
+using namespace test;
 
 constexpr int kReplicas[] = {1, 2, 3, 4, 5};
 
@@ -42,12 +38,12 @@ std::size_t gradient_bytes(const Replica& replica) {
   return replica.model.parameter_count() * size_of(value.dtype());
 }
 
-class BucketsOnRanks : public ultra::test::RandomTest {
+class BucketsOnRanks : public RandomTest {
  protected:
   Step draw(int replicas) {
     const auto least = static_cast<std::size_t>(replicas);
     return {.replicas = replicas,
-            .config = test::random_config(random),
+            .config = random_config(random),
             .dtype = random.pick({DType::kF32, DType::kF64}),
             .global_batch = least + random.between(0, 2 * least),
             .micro_batch = random.between(1, 3)};
@@ -63,19 +59,19 @@ class BucketsOnRanks : public ultra::test::RandomTest {
     Followed(model, exchange).step(global, dp, step.micro_batch);
   }
 
-  data::Dataset text = test::random_text(random);
+  data::Dataset text = random_text(random);
 
  private:
-  ultra::test::Watchdog watchdog_{std::chrono::seconds(100)};
+  Watchdog watchdog_{std::chrono::seconds(100)};
 };
 
 TEST_F(BucketsOnRanks, GradientsMayBecomeReadyInAnotherOrderOnEachRank) {
-  const nn::ModelConfig config = test::random_config(random);
+  const nn::ModelConfig config = random_config(random);
   const std::uint64_t orders = random.between(0, 1'000'000);
   run_ranks(4, [&](Communicator& dp) {
     Replica replica(config, DType::kF64, seed);
     const std::vector<nn::Parameter*>& parameters = replica.model.parameters();
-    const auto exchange = test::in_buckets(dp, 300).make(parameters);
+    const auto exchange = in_buckets(dp, 300).make(parameters);
     Followed followed(replica.model, *exchange);
     Random own(orders + static_cast<std::uint64_t>(dp.rank()));
     for (int step = 0; step < 3; ++step) {
@@ -87,62 +83,19 @@ TEST_F(BucketsOnRanks, GradientsMayBecomeReadyInAnotherOrderOnEachRank) {
       followed.begin(1);
       followed.pass([&] {
         for (const std::size_t p : order) {
-          test::make_gradient(*parameters[p], static_cast<double>(p) + dp.rank());
+          make_gradient(*parameters[p], static_cast<double>(p) + dp.rank());
         }
       });
       followed.finish();
       for (std::size_t p = 0; p < parameters.size(); ++p) {
         const double sum = 4 * static_cast<double>(p) + 6;
-        EXPECT_TRUE(ultra::test::all_equal(parameters[p]->grad(),
-                                           std::vector<double>(parameters[p]->count(), sum)))
+        EXPECT_TRUE(
+            all_equal(parameters[p]->grad(), std::vector<double>(parameters[p]->count(), sum)))
             << parameters[p]->name();
       }
       replica.model.drop_grads();
     }
   });
-}
-
-// Traffic and memory ------------------------------------------------------------------------------
-
-/// All-reduces and bytes sent by a rank in one step.
-CommStats::PerKind traffic_of(const std::function<void()>& step, const Communicator& dp) {
-  const CommStats before = dp.stats();
-  step();
-  const CommStats after = dp.stats();
-  EXPECT_EQ(after.sent_bytes() - before.sent_bytes(),
-            after[OpKind::kAllReduce].sent_bytes - before[OpKind::kAllReduce].sent_bytes)
-      << "all-reduces are all that is sent";
-  return {after[OpKind::kAllReduce].operations - before[OpKind::kAllReduce].operations,
-          after[OpKind::kAllReduce].sent_bytes - before[OpKind::kAllReduce].sent_bytes};
-}
-
-TEST_F(BucketsOnRanks, OneAllReducePerBucketAndStepHoweverManyMicroBatchesThereAre) {
-  for (const int replicas : kReplicas) {
-    const Step drawn = draw(replicas);
-    const std::size_t capacity = random.pick<std::size_t>({0, 331, test::kEverything});
-    run_ranks(
-        replicas,
-        [&](Communicator& dp) {
-          for (const std::size_t micro_batch : {1U, 2U, 100U}) {
-            Step step = drawn;
-            step.micro_batch = micro_batch;
-            Replica replica(step.config, step.dtype, seed);
-            std::vector<std::size_t> counts;
-            for (const nn::Parameter* parameter : replica.model.parameters()) {
-              counts.push_back(parameter->value().numel());
-            }
-            const CommStats::PerKind traffic = traffic_of(
-                [&] { step_on(replica.model, test::in_buckets(dp, capacity), dp, step); }, dp);
-            const auto others = static_cast<std::size_t>(replicas) - 1;
-            auto sent_by_all = static_cast<double>(traffic.sent_bytes);
-            train::sum_over(dp, {&sent_by_all, 1});
-            SCOPED_TRACE(step.str());
-            EXPECT_EQ(traffic.operations, assign_buckets(counts, capacity).size());
-            EXPECT_EQ(sent_by_all, static_cast<double>(2 * others * gradient_bytes(replica)));
-          }
-        },
-        test::in_rank_order());
-  }
 }
 
 TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
@@ -151,7 +104,7 @@ TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
   run_ranks(
       3,
       [&](Communicator& dp) {
-        for (const SyncWay& way : test::all_ways(dp)) {
+        for (const SyncWay& way : all_ways(dp)) {
           Replica replica(step.config, step.dtype, seed);
           const auto exchange = way.make(replica.model.parameters());
           for (int i = 0; i < 2; ++i) {
@@ -164,10 +117,8 @@ TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
               << way.name;
         }
       },
-      test::in_rank_order());
+      in_rank_order());
 }
-
-// Failing -----------------------------------------------------------------------------------------
 
 RankOptions patient() {
   RankOptions options;
@@ -176,14 +127,14 @@ RankOptions patient() {
 }
 
 TEST_F(BucketsOnRanks, OtherBucketsOnAnotherRankAreReported) {
-  const nn::ModelConfig config = test::random_config(random);
+  const nn::ModelConfig config = random_config(random);
   for (const Flush flush : {Flush::kWhenReady, Flush::kAfterBackward}) {
-    const ultra::test::Fates fates = ultra::test::fates_of(
+    const Fates fates = fates_of(
         3,
         [&](Communicator& dp) {
           Replica replica(config, DType::kF32, seed);
-          const std::size_t capacity = dp.rank() == 1 ? 0 : test::kEverything;
-          step_on(replica.model, test::in_buckets(dp, capacity, flush), dp,
+          const std::size_t capacity = dp.rank() == 1 ? 0 : kEverything;
+          step_on(replica.model, in_buckets(dp, capacity, flush), dp,
                   {.replicas = 3,
                    .config = config,
                    .dtype = DType::kF32,
@@ -194,34 +145,6 @@ TEST_F(BucketsOnRanks, OtherBucketsOnAnotherRankAreReported) {
     for (const auto& [rank, fate] : fates.ranks) {
       EXPECT_TRUE(is_a<CommMismatch>(fate.error) || is_a<RankFailed>(fate.error)) << fate.message;
       EXPECT_THAT(fate.message, HasSubstr("call different operations")) << "rank " << rank;
-    }
-  }
-}
-
-TEST_F(BucketsOnRanks, AGradientThatOneRankLacksStopsAll) {
-  const nn::ModelConfig config = test::random_config(random);
-  for (const Flush flush : {Flush::kWhenReady, Flush::kAfterBackward}) {
-    const ultra::test::Fates fates = ultra::test::fates_of(
-        3,
-        [&](Communicator& dp) {
-          Replica replica(config, DType::kF32, seed);
-          const std::vector<nn::Parameter*>& parameters = replica.model.parameters();
-          const auto exchange = test::in_buckets(dp, 200, flush).make(parameters);
-          Followed followed(replica.model, *exchange);
-          followed.begin(1);
-          followed.pass([&] {
-            const std::size_t missing = dp.rank() == 2 ? 1 : parameters.size();
-            for (std::size_t p = parameters.size(); p-- > 0;) {
-              if (p != missing) test::make_gradient(*parameters[p], 1.0);
-            }
-          });
-          followed.finish();
-        },
-        patient());
-    for (const auto& [rank, fate] : fates.ranks) {
-      EXPECT_EQ(is_a<ConfigError>(fate.error), rank == 2) << fate.message;
-      EXPECT_EQ(is_a<RankFailed>(fate.error), rank != 2) << fate.message;
-      EXPECT_THAT(fate.message, HasSubstr("no gradient")) << "rank " << rank;
     }
   }
 }

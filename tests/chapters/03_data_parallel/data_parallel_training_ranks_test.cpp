@@ -14,17 +14,12 @@
 namespace ultra::data_parallel {
 namespace {
 
-using test::SyncWay;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_same_on_all;
-using ultra::test::losses_and_norms;
-using ultra::test::MeshCase;
-using ultra::test::RankRun;
+using namespace test;
 
 /// The chapter's training, but for the way in which gradients are added up.
-train::Setup setup_of(const MeshCase& c, const SyncWay& way) {
+train::Setup setup_by(const MeshCase& c, const SyncWay& way) {
   train::Setup setup = c.setup();
-  setup.techniques.push_back(ultra::test::putting([way](train::StepConfig& step_config) {
+  setup.techniques.push_back(putting([way](train::StepConfig& step_config) {
     step_config.exchange.claim(
         "a test", [way](const train::StatesScope& scope) { return way.make(scope.parameters); });
   }));
@@ -32,7 +27,7 @@ train::Setup setup_of(const MeshCase& c, const SyncWay& way) {
 }
 
 RankRun run_on(const Communicator& dp, const MeshCase& c, const SyncWay& way) {
-  return ultra::test::run_of(setup_of(c, way), dp);
+  return run_of(setup_by(c, way), dp);
 }
 
 void expect_same_bits(const RankRun& actual, const RankRun& expected) {
@@ -41,11 +36,11 @@ void expect_same_bits(const RankRun& actual, const RankRun& expected) {
   EXPECT_EQ(actual.own, expected.own);
 }
 
-class DataParallelTraining : public ultra::test::MeshTest {
+class DataParallelTraining : public MeshTest {
  protected:
   MeshCase draw(std::size_t replicas, DType dtype) {
     MeshCase c = MeshTest::draw({.dp = replicas}, dtype);
-    c.techniques = test::techniques;
+    c.techniques = techniques;
     c.of_one_rank = collectives::test::of_one_rank;
     return c;
   }
@@ -59,25 +54,25 @@ class DataParallelTraining : public ultra::test::MeshTest {
   }
 
   static void on_ranks(const MeshCase& c, const std::function<void(Communicator&)>& fn,
-                       const RankOptions& options = test::in_rank_order()) {
-    ultra::test::run_quietly(c.str(), c.ranks(), fn, options);
+                       const RankOptions& options = in_rank_order()) {
+    run_quietly(c.str(), c.ranks(), fn, options);
   }
 };
 
 TEST_F(DataParallelTraining, EqualsOneRankInF64) {
   for (std::size_t replicas = 1; replicas <= 5; ++replicas) {
     const MeshCase c = replicas == 3 ? uneven(DType::kF64) : draw(replicas, DType::kF64);
-    for (const RankOptions& rank_options : {test::in_rank_order(), RankOptions()}) {
+    for (const RankOptions& rank_options : {in_rank_order(), RankOptions()}) {
       on_ranks(
           c,
           [&](Communicator& dp) {
             const RankRun one = c.run_alone(dp);
-            const std::vector<SyncWay> ways = test::all_ways(dp);
+            const std::vector<SyncWay> ways = all_ways(dp);
             for (const SyncWay& way : {ways.front(), ways[3], ways[5]}) {
               const RankRun run = run_on(dp, c, way);
               SCOPED_TRACE(way.name);
               expect_near_losses(run, one, 1e-10);
-              ultra::test::expect_near_weights(run, one, 1e-10);
+              expect_near_weights(run, one, 1e-10);
               expect_same_on_all(dp, losses_and_norms(run.result));
               for (const std::vector<double>& weight : run.own) expect_same_on_all(dp, weight);
             }
@@ -91,7 +86,7 @@ TEST_F(DataParallelTraining, EqualsOneRankInF64) {
 TEST_F(DataParallelTraining, EqualsOneRankWhateverTokensHaveALoss) {
   for (const double density : {0.9, 0.4, 0.03, 0.002}) {
     MeshCase c = draw(random.between(2, 4), DType::kF64);
-    c.options.mask = ultra::test::mask_file(random, density);
+    c.options.mask = mask_file(random, density);
     expect_equals_one_rank(c);
   }
 }
@@ -101,7 +96,7 @@ TEST_F(DataParallelTraining, EveryWayIsTheSameRunBitForBit) {
     const DType dtype = random.pick({DType::kF32, DType::kF64});
     const MeshCase c = replicas == 3 ? uneven(dtype) : draw(replicas, dtype);
     on_ranks(c, [&](Communicator& dp) {
-      const std::vector<SyncWay> ways = test::all_ways(dp);
+      const std::vector<SyncWay> ways = all_ways(dp);
       const RankRun expected = run_on(dp, c, ways.front());
       for (const SyncWay& way : ways) {
         const RankRun run = run_on(dp, c, way);
@@ -128,7 +123,7 @@ TEST_F(DataParallelTraining, SendsGradientsAndALossWithNormsInEachStep) {
     const MeshCase c = draw(replicas, random.pick({DType::kF32, DType::kF64}));
     on_ranks(c, [&](Communicator& dp) {
       const train::TrainResult result =
-          train::train_with(setup_of(c, test::in_buckets(dp, test::kEverything)), dp);
+          train::train_with(setup_by(c, in_buckets(dp, kEverything)), dp);
       std::size_t sent = 0;
       const std::size_t operations = replicas == 1 ? 1 : 2;
       for (const train::RankSummary& rank : result.ranks) {
@@ -151,27 +146,16 @@ TEST_F(DataParallelTraining, OneSetupTrainsModelAfterModel) {
   const MeshCase c = draw(2, DType::kF64);
   on_ranks(c, [&](Communicator& dp) {
     int made = 0;
-    SyncWay counted = test::in_buckets(dp, 500);
+    SyncWay counted = in_buckets(dp, 500);
     counted.make = [&made, make = counted.make](const std::vector<nn::Parameter*>& parameters) {
       ++made;
       return make(parameters);
     };
-    const train::Setup setup = setup_of(c, counted);
+    const train::Setup setup = setup_by(c, counted);
     const train::TrainResult first = train::train_with(setup, dp);
     const train::TrainResult second = train::train_with(setup, dp);
     EXPECT_EQ(losses_and_norms(second), losses_and_norms(first));
     EXPECT_EQ(made, 2) << "one exchange for each model, not for each step";
-  });
-}
-
-TEST_F(DataParallelTraining, ABatchSmallerThanTheReplicasIsAnError) {
-  MeshCase c = draw(4, DType::kF32);
-  c.options.global_batch = 3;
-  const train::Setup unchecked = ultra::test::setup_of(c.options, c.ranks(), test::techniques());
-  on_ranks(c, [&](Communicator& dp) {
-    const std::string message = ultra::test::message_of<ConfigError>(
-        [&] { static_cast<void>(train::train_with(unchecked, dp)); });
-    EXPECT_THAT(message, HasSubstr("a global batch of 3"));
   });
 }
 

@@ -6,12 +6,12 @@
 namespace ultra::data_parallel {
 namespace {
 
-class DataParallelUnderMpirun : public ultra::test::UnderMpirun {
+class DataParallelUnderMpirun : public test::UnderMpirun {
  protected:
   DataParallelUnderMpirun() : UnderMpirun("03_data_parallel", "4") {}
 };
 
-class ParameterServerUnderMpirun : public ultra::test::UnderMpirun {
+class ParameterServerUnderMpirun : public test::UnderMpirun {
  protected:
   ParameterServerUnderMpirun() : UnderMpirun("03_parameter_server", "4") {}
 };
@@ -32,32 +32,32 @@ TEST_F(DataParallelUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
 
 using ultra::test::Words;
 
-class RanksAgree : public ultra::test::ProgramTest {
+class RanksAgree : public test::ProgramTest {
  protected:
   RanksAgree() : ProgramTest("03_data_parallel") {}
 
   void SetUp() override {
-    if (!ultra::test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+    if (!test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   }
 
   /// Two processes, the second one with flags of its own.
-  static ultra::test::ProcessResult start(const std::string& first, const std::string& second) {
-    const std::string program = ultra::test::program_path("03_data_parallel");
-    Words words = ultra::test::joined({program}, ultra::test::flags(first));
-    words = ultra::test::joined(words, {":", "-n", "1", program});
-    return ultra::test::run_with_mpirun(1, ultra::test::joined(words, ultra::test::flags(second)),
-                                        std::chrono::seconds(60));
+  static test::ProcessResult start(const std::string& first, const std::string& second) {
+    const std::string program = test::program_path("03_data_parallel");
+    Words words = test::joined({program}, test::flags(first));
+    words = test::joined(words, {":", "-n", "1", program});
+    return test::run_with_mpirun(1, test::joined(words, test::flags(second)),
+                                 std::chrono::seconds(60));
   }
 
   void expect_refused(const std::string& first, const std::string& second,
                       const Words& parts) const {
     SCOPED_TRACE(second);
-    const ultra::test::ProcessResult result =
+    const test::ProcessResult result =
         start("--metrics " + folder.path("metrics.jsonl") + " " + first,
               "--metrics " + folder.path("metrics.jsonl") + " " + second);
     EXPECT_EQ(result.exit_code, 2) << result.out;
-    ultra::test::expect_parts(result.err, parts);
-    EXPECT_EQ(ultra::test::error_lines(result.err), 1) << result.err;
+    test::expect_parts(result.err, parts);
+    EXPECT_EQ(test::error_lines(result.err), 1) << result.err;
     EXPECT_EQ(result.out, "") << "before the first step";
   }
 };
@@ -78,17 +78,16 @@ TEST_F(RanksAgree, OnHowTheyCommunicate) {
 
 TEST_F(RanksAgree, OnWhatTheyMeasure) {
   const std::string measure = "--op all_reduce --max-bytes 4KB --iterations ";
-  const std::string program = ultra::test::program_path("03_data_parallel");
-  const auto result = ultra::test::run_with_mpirun(
-      1,
-      ultra::test::words_of(program + " " + measure + "1 : -n 1 " + program + " " + measure + "2"),
+  const std::string program = test::program_path("03_data_parallel");
+  const auto result = test::run_with_mpirun(
+      1, test::words_of(program + " " + measure + "1 : -n 1 " + program + " " + measure + "2"),
       std::chrono::seconds(60));
   EXPECT_EQ(result.exit_code, 2) << result.out;
-  ultra::test::expect_parts(result.err, {"rank 1 has --iterations 2, rank 0 has --iterations 1"});
+  test::expect_parts(result.err, {"rank 1 has --iterations 2, rank 0 has --iterations 1"});
 }
 
 TEST_F(RanksAgree, OnTheBytesOfTheTextWhereverItLies) {
-  const std::string text = ultra::test::read_file(ultra::test::kText);
+  const std::string text = test::read_file(test::kText);
   const std::string here = "--data " + folder.write("here", text);
   const auto same = start(here, "--data " + folder.write("there", text));
   EXPECT_EQ(same.exit_code, 0) << same.err;

@@ -15,8 +15,6 @@ namespace ultra::data_parallel::test {
 
 using namespace ultra::test;
 
-using ultra::test::in_rank_order;
-
 inline constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 
 /// @brief One way, by its name.

@@ -58,7 +58,7 @@ TEST(CompressionOptions, SayWhatAReplicaSends) {
   }
 }
 
-class EqualCopies : public ultra::test::RandomTest {
+class EqualCopies : public test::RandomTest {
  protected:
   /// A parameter of the model, with a copy on two ranks of tensor parallelism or without.
   void add(std::size_t count, bool copied) {
@@ -84,17 +84,6 @@ TEST_F(EqualCopies, StandInBucketsOfTheirOwn) {
   ASSERT_EQ(buckets.size(), 2U);
   EXPECT_THAT(buckets[0].parameters, ElementsAre(3, 1));
   EXPECT_THAT(buckets[1].parameters, ElementsAre(2, 0));
-}
-
-TEST_F(EqualCopies, WithoutCopiesTheBucketsAreThoseOfTheAssignment) {
-  std::vector<std::size_t> counts;
-  const std::size_t size = random.between(1, 12);
-  for (std::size_t i = 0; i < size; ++i) {
-    counts.push_back(random.between(1, 30));
-    add(counts.back(), false);
-  }
-  const std::size_t capacity = random.between(0, 60);
-  EXPECT_EQ(buckets_of_equal_copies(parameters, capacity), assign_buckets(counts, capacity));
 }
 
 TEST_F(EqualCopies, EveryParameterIsInOneBucketAndEarlierBucketsAreFullEarlier) {

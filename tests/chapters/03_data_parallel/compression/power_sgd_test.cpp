@@ -9,11 +9,7 @@
 namespace ultra::data_parallel {
 namespace {
 
-using test::contents_of;
-using test::distance;
-using test::exchanged;
-using test::gradient_of;
-using test::norm_of;
+using namespace test;
 
 /// [rows, columns] = sum over k of singular[k] u_k v_k^T with random orthonormal u and v, from the seed.
 Tensor with_singular_values(const Device& device, std::size_t seed, std::size_t rows,
@@ -32,7 +28,7 @@ Tensor with_singular_values(const Device& device, std::size_t seed, std::size_t 
       .to(dtype);
 }
 
-class PowerSgd : public ::ultra::test::RandomTest {
+class PowerSgd : public RandomTest {
  protected:
   std::size_t draw_seed = random.between(0, 1000000);  ///< of the matrices
 
@@ -53,7 +49,7 @@ class PowerSgd : public ::ultra::test::RandomTest {
 };
 
 TEST_F(PowerSgd, OrthonormalizeGivesUnitVectorsAtRightAngles) {
-  for (const DType dtype : ::ultra::test::kFloatDTypes) {
+  for (const DType dtype : kFloatDTypes) {
     const std::size_t count = random.between(1, 6);
     const std::size_t length = random.between(count, 200);
     const Tensor vectors = gradient_of(device, count * length, dtype, draw_seed, 0, 0);
@@ -75,7 +71,7 @@ TEST_F(PowerSgd, OrthonormalizeGivesUnitVectorsAtRightAngles) {
           product += all[a * length + i] * all[b * length + i];
         // Elements are rounded; their products, of size 1 in all, are summed in f64. Each of the up to
         // 6 projections of the second pass rounds once more.
-        EXPECT_NEAR(product, a == b ? 1 : 0, ::ultra::test::rounding_bound(dtype, 20, 1)) << a << b;
+        EXPECT_NEAR(product, a == b ? 1 : 0, rounding_bound(dtype, 20, 1)) << a << b;
       }
     }
   }
@@ -85,7 +81,7 @@ TEST_F(PowerSgd, OrthonormalizeDropsWhatDependsOnTheRest) {
   const std::vector<double> values = {3, 4, 0, 6, 8, 0, 0, 0, 0, 0, 0, 2};
   const Tensor vectors = Tensor::from<double>(device, {12}, values);
   orthonormalize<double>(vectors.span<double>(), 4);
-  EXPECT_TRUE(::ultra::test::all_near(vectors, {0.6, 0.8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 1e-15));
+  EXPECT_TRUE(all_near(vectors, {0.6, 0.8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1}, 1e-15));
   orthonormalize<double>({}, 0);
 }
 
@@ -129,14 +125,6 @@ TEST_F(PowerSgd, WarmStartConvergesToTheBestApproximation) {
     EXPECT_NEAR(errors.back(), best, 1e-10 * best);
     EXPECT_GT(errors.front(), best * (1 + 1e-6)) << "the first step is not there yet";
   }
-}
-
-TEST_F(PowerSgd, RefusesARankOfZero) {
-  run_ranks(1, [](Communicator& world) {
-    EXPECT_THAT(::ultra::test::message_of<ConfigError>(
-                    [&] { static_cast<void>(power_sgd_exchange(world, {.rank = 0})); }),
-                ::testing::HasSubstr("at least 1"));
-  });
 }
 
 TEST(HasFactors, WhereTheyAreSmallerThanTheMatrix) {

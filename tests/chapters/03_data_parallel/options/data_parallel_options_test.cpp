@@ -10,13 +10,13 @@ namespace ultra::data_parallel {
 namespace {
 
 DataParallelOptions parse(const std::string& line) {
-  return ::ultra::test::options_of<DataParallelOptions>(line);
+  return test::options_of<DataParallelOptions>(line);
 }
 
 /// The call throws a ConfigError with all parts in its message.
 template <class Call>
-void expect_refused(const Call& call, const ::ultra::test::Words& parts) {
-  ::ultra::test::expect_parts(::ultra::test::message_of<ConfigError>(call), parts);
+void expect_refused(const Call& call, const test::Words& parts) {
+  test::expect_parts(test::message_of<ConfigError>(call), parts);
 }
 
 /// Ranks that another technique asks for.
@@ -38,14 +38,6 @@ train::Setup setup_with(std::optional<std::size_t> ranks, std::size_t tp) {
   setup.comm.launched = {};
   setup.techniques.push_back(std::make_unique<OtherRanks>(tp));
   return setup;
-}
-
-TEST(DataParallelOptions, DefaultsAreBucketsInAFixedOrderOfSummation) {
-  const DataParallelOptions options = parse("");
-  EXPECT_NO_THROW(options.validate());
-  EXPECT_EQ(options.overlap, GradientOverlap::kBucketed);
-  EXPECT_EQ(options.all_reduce, "pairwise");
-  EXPECT_TRUE(options.error_feedback);
 }
 
 TEST(DataParallelOptions, DpAsksForItsRanks) {
@@ -73,17 +65,6 @@ TEST(DataParallelOptions, RanksThatSaySomethingElseAreRefused) {
                  {"6 ranks are no whole replicas of 4", "6 % 4 = 2"});
   expect_refused([&] { parse("--dp 2").resolve_ranks(split); },
                  {"--dp 2 and --tp 4: 8 ranks", "--ranks is 6"});
-}
-
-TEST(DataParallelOptions, ABucketHoldsAsManyElementsAsItsMegabytes) {
-  const DataParallelOptions options = parse("--bucket-mb 0.5");
-  EXPECT_EQ(options.bucket_capacity(DType::kF32), 125'000U);
-  EXPECT_EQ(options.bucket_capacity(DType::kF64), 62'500U);
-}
-
-TEST(DataParallelOptions, EveryReplicaNeedsASequence) {
-  EXPECT_NO_THROW(expect_work_for_all(3, 3));
-  EXPECT_THROW(expect_work_for_all(2, 3), ConfigError);
 }
 
 TEST(MicroBatchSizes, AddUpToTheLargestShare) {

@@ -14,8 +14,7 @@
 namespace ultra::data_parallel {
 namespace {
 
-using test::Followed;
-using test::Replica;
+using namespace test;
 
 constexpr int kWordChannel = 7;
 constexpr int kServer = 1;
@@ -69,7 +68,7 @@ class PlayedServer {
   std::vector<Tensor> values_;
 };
 
-class PushPullRanks : public test::ServedTest {
+class PushPullRanks : public ServedTest {
  protected:
   /// A replica and a server, which know the same slices.
   struct Pair {
@@ -95,7 +94,7 @@ class PushPullRanks : public test::ServedTest {
 
   double pass(nn::Model& model) const {
     const data::Sampler sampler(text, config.max_seq_len, 2, seed);
-    return test::one_pass(model, sampler, {0, 2}, 10.0);
+    return one_pass(model, sampler, {0, 2}, 10.0);
   }
 
   /// A step of one pass; keeps the gradients.
@@ -107,41 +106,15 @@ class PushPullRanks : public test::ServedTest {
     sync.push();
   }
 
-  static nn::ModelConfig two_blocks(ultra::test::Random& random) {
-    nn::ModelConfig made = test::random_config(random);
+  static nn::ModelConfig two_blocks(Random& random) {
+    nn::ModelConfig made = random_config(random);
     made.num_layers = 2;
     return made;
   }
 
   nn::ModelConfig config = two_blocks(random);
-  data::Dataset text = test::random_text(random);
+  data::Dataset text = random_text(random);
 };
-
-TEST_F(PushPullRanks, EveryoneKnowsTheSameSlices) {
-  run_ranks(2, [&](Communicator& world) {
-    const Pair made = pair(world, {.servers = 1, .slice_capacity = 100});
-    const std::size_t slices = made.model.slices.size();
-    std::vector<double> numbers = {static_cast<double>(slices),
-                                   static_cast<double>(made.model.total())};
-    for (const ServedParameter& parameter : made.model.parameters) {
-      numbers.push_back(static_cast<double>(parameter.count));
-      numbers.push_back(parameter.decays ? 1 : 0);
-      numbers.push_back(static_cast<double>(std::hash<std::string>()(parameter.name) % 1000));
-    }
-    test::expect_same_on_all(world, numbers);
-    if (made.replica) {
-      EXPECT_EQ(made.model.total(), made.replica->model.parameter_count());
-    }
-    std::set<std::uint32_t> names;
-    for (const std::size_t step : {0U, 1U, 2U}) {
-      for (std::size_t s = 0; s < slices; ++s) {
-        names.insert(push_name(made.model, step, s).number);
-        EXPECT_NE(push_name(made.model, step, s), pull_name(made.model, step, s));
-      }
-    }
-    EXPECT_EQ(names.size(), 3 * slices) << "all names differ";
-  });
-}
 
 /// In the backward pass of block 0, the replica waits until the server has the gradients of all that
 /// stands behind it, and has sent the head's weights back: they travel before the pass is over.
@@ -278,7 +251,7 @@ TEST_F(PushPullRanks, WhatIsNeededFirstOvertakes) {
 
 /// A replica that pushes late may still scale its gradient when the passes are over.
 TEST_F(PushPullRanks, WhatIsPushedLateMayChangeBehindThePasses) {
-  for (const Priority priority : test::kPriorities) {
+  for (const Priority priority : kPriorities) {
     run_ranks(2, [&](Communicator& world) {
       const Pair made = pair(world, {.servers = 1, .priority = priority, .asynchronous = true});
       if (world.rank() == kServer) {
@@ -288,7 +261,7 @@ TEST_F(PushPullRanks, WhatIsPushedLateMayChangeBehindThePasses) {
         Replica one(config, DType::kF64, seed);
         pass(one.model);
         EXPECT_NEAR(optim::global_norm(server.gradients),
-                    0.5 * optim::global_norm(ultra::test::gradients_of(one.model)), 1e-12);
+                    0.5 * optim::global_norm(gradients_of(one.model)), 1e-12);
         return;
       }
       nn::Model& model = made.replica->model;
@@ -304,20 +277,6 @@ TEST_F(PushPullRanks, WhatIsPushedLateMayChangeBehindThePasses) {
       sync.drain();
     });
   }
-}
-
-TEST_F(PushPullRanks, AStepThatEndsTooEarlyIsABug) {
-  run_ranks(2, [&](Communicator& world) {
-    const Pair made = pair(world, {.servers = 1});
-    if (world.rank() == kServer) return;
-    PushPull sync(made.replica->model, made.servers, made.model);
-    EXPECT_THROW(sync.finish(), InternalError) << "before the first step";
-    sync.step_begins();
-    test::make_gradient(*made.replica->model.parameters()[1], 1);
-    sync.completed(1);
-    EXPECT_THROW(sync.completed(1), InternalError) << "twice";
-    EXPECT_THROW(sync.finish(), InternalError) << "before all gradients are complete";
-  });
 }
 
 }  // namespace

@@ -28,23 +28,6 @@ Tensor filled(std::size_t count, double value) {
   return tensor;
 }
 
-/// Keeps the order in which a rank's sends of large tensors ended.
-class Log : public CommObserver {
- public:
-  void operation_ended(const OperationInfo& info, std::size_t /*sent_bytes*/,
-                       Clock::time_point begin, Clock::time_point end) override {
-    if (info.kind != OpKind::kSend || info.count != kLarge) return;
-    ended.push_back(info.sequence);
-    begins.push_back(begin);
-    EXPECT_LE(begin, end);
-  }
-  void waited(const OperationInfo& /*info*/, Clock::time_point /*begin*/,
-              Clock::time_point /*end*/) override {}
-
-  std::vector<std::uint32_t> ended;
-  std::vector<Clock::time_point> begins;
-};
-
 class SendQueueRanks : public test::RandomTest, public ::testing::WithParamInterface<Progress> {
  protected:
   SendQueueRanks() {
@@ -58,45 +41,6 @@ class SendQueueRanks : public test::RandomTest, public ::testing::WithParamInter
  private:
   test::Watchdog watchdog_{std::chrono::seconds(90)};
 };
-
-TEST_P(SendQueueRanks, UrgentSendsOvertakeAndStillMeetTheirReceives) {
-  // The first one is on its way when the others are issued: nobody has asked for it yet.
-  const std::vector<int> priorities{9, 5, 1, 5, 3, 1, 9, 0};
-  run_ranks(
-      2,
-      [&](Communicator& world) {
-        const Tensor go = filled(1, 0);
-        std::vector<Work> works;
-        if (world.rank() == 0) {
-          Log log;
-          world.set_observer(&log);
-          const auto queue = std::make_shared<SendQueue>(1);
-          for (std::uint32_t i = 0; i < priorities.size(); ++i) {
-            works.push_back(
-                send_in_turn(world, filled(kLarge, i), 1, {0, i}, {queue, priorities[i]}));
-            if (i == 0) world.progress();
-          }
-          world.send(go, 1, 1).wait();
-          for (Work& work : works) work.wait();
-          world.set_observer(nullptr);
-          EXPECT_THAT(log.ended, ElementsAre(0, 7, 2, 5, 4, 1, 3, 6));
-          EXPECT_TRUE(std::ranges::is_sorted(log.begins)) << "each begins when its turn has come";
-        } else {
-          std::vector<Tensor> data;
-          for (std::size_t i = 0; i < priorities.size(); ++i) data.push_back(filled(kLarge, -1));
-          world.recv(go, 0, 1).wait();
-          for (std::uint32_t i = 0; i < data.size(); ++i) {
-            works.push_back(world.recv(data[i], 0, {0, i}));
-          }
-          for (std::size_t i = 0; i < works.size(); ++i) {
-            works[i].wait();
-            EXPECT_EQ(data[i].span<float>().back(), static_cast<float>(i));
-          }
-        }
-        world.barrier().wait();
-      },
-      options);
-}
 
 /// Every rank sends to all members of two groups, all of it through one queue.
 void exchange(Communicator& world, int window, const std::vector<std::size_t>& counts,

@@ -17,11 +17,6 @@ namespace ultra::data_parallel::test {
 using namespace ultra::test;
 
 using collectives::test::run_alone;
-using ultra::test::expect_near_weights;
-using ultra::test::expect_same_on_all;
-using ultra::test::losses_and_norms;
-using ultra::test::quietly;
-using ultra::test::RankRun;
 
 inline constexpr Priority kPriorities[] = {Priority::kNone, Priority::kWaitFree,
                                            Priority::kPriority};
@@ -41,7 +36,7 @@ struct ServedCase {
         "{} replicas, {} servers, {} in slices of {}{}, {} {}", replicas, settings.servers,
         to_string(settings.priority), settings.slice_capacity,
         settings.asynchronous ? fmt::format(", staleness {}", settings.staleness) : std::string(),
-        ultra::test::text_of(options, micro_batch), recompute);
+        text_of(options, micro_batch), recompute);
   }
 };
 
@@ -78,11 +73,10 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
   };
   RankRun run;
   run.result = train::train_with(
-      ultra::test::setup_of(
-          c.options, world.size(),
-          train::list_of(memory::technique(), collectives::technique(), parameter_servers(),
-                         ultra::test::cutting_into(c.micro_batch), ultra::test::putting(keep)),
-          fmt::format("--servers {} {}", c.settings.servers, c.recompute)),
+      setup_of(c.options, world.size(),
+               train::list_of(memory::technique(), collectives::technique(), parameter_servers(),
+                              cutting_into(c.micro_batch), putting(keep)),
+               fmt::format("--servers {} {}", c.settings.servers, c.recompute)),
       world, [&](const train::Setup& setup, const train::RunContext& context) {
         return parameter_server_worker(make_server_world(context.world, c.settings), setup, context,
                                        rule);
@@ -93,22 +87,21 @@ inline RankRun run_served(const Communicator& world, const ServedCase& c,
 
 /// @brief The same replicas without servers: they add up by all-reduce, in the order of the ranks.
 inline RankRun run_all_reduce(const Communicator& replicas, const ServedCase& c) {
-  return ultra::test::run_of(
-      ultra::test::setup_of(c.options, replicas.size(),
-                            train::list_of(memory::technique(), collectives::technique(),
-                                           technique(), ultra::test::cutting_into(c.micro_batch)),
-                            "--overlap none"),
-      replicas);
+  return run_of(setup_of(c.options, replicas.size(),
+                         train::list_of(memory::technique(), collectives::technique(), technique(),
+                                        cutting_into(c.micro_batch)),
+                         "--overlap none"),
+                replicas);
 }
 
 /// @brief Losses and gradient norms within a relative distance.
 inline void expect_near_figures(const RankRun& actual, const RankRun& expected, double relative) {
-  ultra::test::expect_near_losses(actual, expected, relative);
-  ultra::test::expect_near_norms(actual, expected, relative);
+  expect_near_losses(actual, expected, relative);
+  expect_near_norms(actual, expected, relative);
 }
 
 /// @brief Random small runs, with a watchdog: servers and replicas must never wait for ever.
-class ServedTest : public ultra::test::RandomTest {
+class ServedTest : public RandomTest {
  protected:
   ServedCase draw(int replicas, int servers, DType dtype) {
     ServedCase c{
@@ -118,19 +111,18 @@ class ServedTest : public ultra::test::RandomTest {
         .micro_batch = random.between(1, 3),
         .recompute = random.pick({"--recompute none", "--recompute selective", "--recompute full",
                                   "--recompute full --recompute-every 2"}),
-        .options =
-            ultra::test::random_run(random, seed, checked_cast<std::size_t>(replicas), dtype)};
+        .options = random_run(random, seed, checked_cast<std::size_t>(replicas), dtype)};
     c.settings.slice_capacity = random.pick<std::size_t>({0, 300, random.between(200, 5000)});
     c.ranks.progress = random.pick({Progress::kThread, Progress::kThread, Progress::kOnCall});
     return c;
   }
 
   static void on_ranks(const ServedCase& c, const std::function<void(Communicator&)>& fn) {
-    ultra::test::run_quietly(c.str(), c.world_size(), fn, c.ranks);
+    run_quietly(c.str(), c.world_size(), fn, c.ranks);
   }
 
  private:
-  ultra::test::Watchdog watchdog_{std::chrono::seconds(110)};
+  Watchdog watchdog_{std::chrono::seconds(110)};
 };
 
 }  // namespace ultra::data_parallel::test

@@ -6,17 +6,6 @@
 namespace ultra::data_parallel {
 namespace {
 
-TEST(ServerLayout, DealsWholeParametersToTheServerWithTheLeast) {
-  const std::vector<std::size_t> counts = {10, 4, 3, 2, 8};
-  EXPECT_THAT(slice_parameters(counts, 0, 2),
-              ElementsAre(Slice{.parameter = 0, .elements = {0, 10}, .server = 0},
-                          Slice{.parameter = 1, .elements = {0, 4}, .server = 1},
-                          Slice{.parameter = 2, .elements = {0, 3}, .server = 1},
-                          Slice{.parameter = 3, .elements = {0, 2}, .server = 1},
-                          Slice{.parameter = 4, .elements = {0, 8}, .server = 1}));
-  EXPECT_THAT(slices_of_server(slice_parameters(counts, 0, 2), 1), ElementsAre(1, 2, 3, 4));
-}
-
 TEST(ServerLayout, CutsLargeParametersEvenly) {
   EXPECT_THAT(slice_parameters(std::vector<std::size_t>{101}, 100, 1),
               ElementsAre(Slice{.parameter = 0, .elements = {0, 51}, .server = 0},
@@ -28,11 +17,6 @@ TEST(ServerLayout, CutsLargeParametersEvenly) {
                           Slice{.parameter = 1, .elements = {0, 2}, .server = 0}));
 }
 
-TEST(ServerLayout, NeedsAServer) {
-  EXPECT_THROW(static_cast<void>(slice_parameters(std::vector<std::size_t>{5}, 0, 0)),
-               InternalError);
-}
-
 TEST(ServerLayout, ASliceIsAPartOfTheFlattenedParameter) {
   const Tensor parameter = Tensor::zeros(Device::cpu(), {3, 4}, DType::kF32);
   const Tensor part = elements_of({.parameter = 0, .elements = {3, 9}, .server = 0}, parameter);
@@ -42,7 +26,7 @@ TEST(ServerLayout, ASliceIsAPartOfTheFlattenedParameter) {
   EXPECT_THAT(parameter.to_vector(), ElementsAre(0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0));
 }
 
-class RandomServerLayout : public ultra::test::RandomTest {};
+class RandomServerLayout : public test::RandomTest {};
 
 TEST_F(RandomServerLayout, HoldsEachElementOnceAndInEvenLoads) {
   for (int round = 0; round < 300; ++round) {
@@ -91,15 +75,6 @@ TEST_F(RandomServerLayout, HoldsEachElementOnceAndInEvenLoads) {
   }
 }
 
-TEST(StaleClock, WithoutStalenessAllWaitForAll) {
-  StaleClock clock(3, 0, 5);
-  EXPECT_THAT(clock.complete(1), IsEmpty());
-  EXPECT_THAT(clock.complete(0), IsEmpty());
-  EXPECT_EQ(clock.slowest(), 0U);
-  EXPECT_THAT(clock.complete(2), ElementsAre(0, 1, 2));
-  EXPECT_EQ(clock.slowest(), 1U);
-}
-
 TEST(StaleClock, LetsAReplicaRunAheadAsFarAsItMay) {
   StaleClock clock(2, 2, 9);
   EXPECT_THAT(clock.complete(0), ElementsAre(0));
@@ -117,19 +92,7 @@ TEST(StaleClock, AfterTheLastStepAllWaitForAll) {
   EXPECT_THAT(clock.complete(1), ElementsAre(0, 1));
 }
 
-TEST(StaleClock, OneReplicaNeverWaits) {
-  StaleClock clock(1, 0, 3);
-  for (int step = 0; step < 3; ++step) EXPECT_THAT(clock.complete(0), ElementsAre(0));
-  EXPECT_THROW(static_cast<void>(clock.complete(0)), InternalError) << "there is no fourth step";
-}
-
-TEST(StaleClock, AReplicaThatWaitsMakesNoStep) {
-  StaleClock clock(2, 0, 3);
-  EXPECT_THAT(clock.complete(0), IsEmpty());
-  EXPECT_THROW(static_cast<void>(clock.complete(0)), InternalError);
-}
-
-class RandomStaleClock : public ultra::test::RandomTest {};
+class RandomStaleClock : public test::RandomTest {};
 
 /// Replicas in any order: whoever is let go keeps the bound, and somebody always is.
 TEST_F(RandomStaleClock, KeepsTheBoundAndNeverStops) {

@@ -11,18 +11,7 @@
 namespace ultra::data_parallel {
 namespace {
 
-ServerOptions valid(const std::string& line) { return ultra::test::valid<ServerOptions>(line); }
-
-TEST(ServerOptions, HaveDefaults) {
-  const ServerOptions options = valid("");
-  EXPECT_FALSE(options.slow_replica());
-  const ServerSettings settings = options.settings(DType::kF32);
-  EXPECT_EQ(settings.servers, 1);
-  EXPECT_EQ(settings.priority, Priority::kNone);
-  EXPECT_EQ(settings.slice_capacity, 0U);
-  EXPECT_FALSE(settings.asynchronous);
-  EXPECT_EQ(settings.staleness, 2U);
-}
+ServerOptions valid(const std::string& line) { return test::valid<ServerOptions>(line); }
 
 TEST(ServerOptions, AreRead) {
   const ServerOptions options = valid(
@@ -54,7 +43,7 @@ TEST(ServerOptions, SliceSizesMeanPrioritiesOnly) {
 
 TEST(ServerOptions, NeedTheFlagThatGivesThemAMeaning) {
   const std::string no_slices = "--slice-kb has no meaning without --priority priority";
-  ultra::test::expect_refused<ServerOptions>(
+  test::expect_refused<ServerOptions>(
       {{"--staleness 1", {"--staleness has no meaning without --async"}},
        {"--slice-kb 8", {no_slices}},
        {"--priority wait-free --slice-kb 8", {no_slices}}});
@@ -62,43 +51,34 @@ TEST(ServerOptions, NeedTheFlagThatGivesThemAMeaning) {
 
 TEST(ServerOptions, RefuseValuesThatCannotWork) {
   for (const std::string size : {"0", "-3", "0.5", "nan", "inf"}) {
-    ultra::test::expect_refused<ServerOptions>(
+    test::expect_refused<ServerOptions>(
         {{"--priority priority --slice-kb " + size, {"--slice-kb is"}}});
   }
   for (const std::string text :
        {"1", "a:5", "1:", ":5", "-1:5", "1:-5", "1:nan", "1:2:3", "1:5ms"}) {
-    ultra::test::expect_refused<ServerOptions>(
+    test::expect_refused<ServerOptions>(
         {{"--straggler " + text, {"--straggler is '" + text + "'", "1:50"}}});
   }
-  ultra::test::expect_refused<ServerOptions>(
+  test::expect_refused<ServerOptions>(
       {{"--servers 0", {"--servers is 0. It must be a whole number from 1 to"}},
        {"--priority high", {"--priority is 'high'. It must be none, wait-free or priority."}}});
   EXPECT_THROW(static_cast<void>(valid("--servers -1")), ConfigError);
 }
 
-TEST(ServerOptions, AStragglerIsOneOfTheReplicas) {
-  const ServerOptions options = valid("--straggler 2:5");
-  EXPECT_NO_THROW(options.expect_straggler_among(3));
-  const auto of_two = [&] { options.expect_straggler_among(2); };
-  ultra::test::expect_parts(ultra::test::message_of<ConfigError>(of_two),
-                            {"there is no replica 2 among 2. They are 0 to 1."});
-  EXPECT_NO_THROW(valid("").expect_straggler_among(1));
-}
-
-class ServerTechnique : public ultra::test::RandomTest {
+class ServerTechnique : public test::RandomTest {
  protected:
   static std::string refusal(const std::string& flags) {
     return message_of<ConfigError>([&] {
       static_cast<void>(train::parse_setup(
           train::list_of(memory::technique(), collectives::technique(), parameter_servers()),
-          ultra::test::words_of("--dp 2 " + flags)));
+          test::words_of("--dp 2 " + flags)));
     });
   }
 };
 
 TEST_F(ServerTechnique, HasNoModelToLoadOrToValidate) {
-  const ultra::test::TemporaryFolder folder;
-  ultra::test::write_llama_folder(folder, "model", {.model = {.num_layers = 1}}, random);
+  const test::TemporaryFolder folder;
+  test::write_llama_folder(folder, "model", {.model = {.num_layers = 1}}, random);
   EXPECT_THAT(refusal("--init " + folder.path("model")),
               AllOf(StartsWith("--init does not go together with parameter servers"),
                     HasSubstr("Leave it out")));

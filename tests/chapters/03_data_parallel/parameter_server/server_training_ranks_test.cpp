@@ -12,31 +12,28 @@
 namespace ultra::data_parallel {
 namespace {
 
-using test::RankRun;
-using test::run_alone;
-using test::run_served;
-using test::ServedCase;
+using namespace test;
 
-class ServerTraining : public test::ServedTest {
+class ServerTraining : public ServedTest {
  protected:
   /// One case, in every order of travelling.
   static void expect_equivalent(ServedCase c, double relative) {
-    for (const Priority priority : test::kPriorities) {
+    for (const Priority priority : kPriorities) {
       c.settings.priority = priority;
       on_ranks(c, [&](Communicator& world) {
         const RankRun run = run_served(world, c);
         const RankRun one = run_alone(world, c.options);
-        test::expect_near_figures(run, one, relative);
-        test::expect_same_on_all(world, test::losses_and_norms(run.result));
+        expect_near_figures(run, one, relative);
+        expect_same_on_all(world, losses_and_norms(run.result));
         const auto is_replica = [&](int rank) { return rank < c.replicas; };
         const Communicator group = world.split(is_replica, "dp");
         if (!is_replica(world.rank())) return;
-        test::expect_near_weights(run, one, relative);
+        expect_near_weights(run, one, relative);
         for (const std::vector<double>& weight : run.weights) {
-          test::expect_same_on_all(group, weight);
+          expect_same_on_all(group, weight);
         }
-        const RankRun reduced = test::run_all_reduce(group, c);
-        test::expect_near_figures(run, reduced, relative);
+        const RankRun reduced = run_all_reduce(group, c);
+        expect_near_figures(run, reduced, relative);
         if (c.options.clip_norm == 0) {
           EXPECT_EQ(run.weights, reduced.weights) << "bit for bit, when no norm is needed";
         }
@@ -65,12 +62,12 @@ TEST_F(ServerTraining, ServersMayOutnumberSlices) {
   c.options.model.ffn_hidden_size = 1;
   on_ranks(c, [&](Communicator& world) {
     const RankRun run = run_served(world, c);
-    test::expect_near_figures(run, run_alone(world, c.options), 1e-10);
+    expect_near_figures(run, run_alone(world, c.options), 1e-10);
   });
 }
 
 TEST_F(ServerTraining, SendsGradientsOnceAndWeightsToEachReplica) {
-  for (const Priority priority : test::kPriorities) {
+  for (const Priority priority : kPriorities) {
     ServedCase c =
         draw(static_cast<int>(random.between(1, 3)), static_cast<int>(random.between(1, 3)),
              random.pick({DType::kF32, DType::kF64}));
@@ -126,26 +123,9 @@ TEST_F(ServerTraining, KeepsTheOptimizerOnTheServers) {
   });
 }
 
-TEST_F(ServerTraining, NeedsAServerAndAReplica) {
-  test::quietly([&] {
-    run_ranks(2, [](Communicator& world) {
-      for (const int servers : {0, 2, 3}) {
-        EXPECT_THAT(ultra::test::message_of<ConfigError>(
-                        [&] { static_cast<void>(make_server_world(world, {.servers = servers})); }),
-                    HasSubstr("servers in a world of 2 ranks"));
-      }
-    });
-  });
-}
-
 // A server or a replica that fails ends all ranks, and nobody waits for ever.
 
-using ultra::test::expect_told;
-using ultra::test::Fates;
-using ultra::test::is_a;
-using ultra::test::kToldWithin;
-
-class ServerFailure : public test::ServedTest {
+class ServerFailure : public ServedTest {
  protected:
   ServedCase draw_any() {
     ServedCase c = draw(static_cast<int>(random.between(1, 3)),
@@ -158,7 +138,7 @@ class ServerFailure : public test::ServedTest {
 
   static Fates fates(const ServedCase& c, const std::function<void(Communicator&)>& fn) {
     Fates fates;
-    test::quietly([&] { fates = ultra::test::fates_of(c.world_size(), fn, c.ranks); });
+    quietly([&] { fates = fates_of(c.world_size(), fn, c.ranks); });
     return fates;
   }
 };
@@ -193,7 +173,7 @@ TEST_F(ServerFailure, AReplicaThatThrowsEndsAll) {
     const std::size_t failing = random.between(1, c.options.steps);
     expect_told<NumericError>(fates(c,
                                     [&](Communicator& world) {
-                                      const auto fail = test::before_steps([&](std::size_t step) {
+                                      const auto fail = before_steps([&](std::size_t step) {
                                         if (world.rank() == guilty && step == failing) {
                                           throw NumericError("this replica is broken");
                                         }
@@ -201,30 +181,6 @@ TEST_F(ServerFailure, AReplicaThatThrowsEndsAll) {
                                       static_cast<void>(run_served(world, c, fail));
                                     }),
                               c.str(), guilty, "this replica is broken");
-  }
-}
-
-TEST_F(ServerFailure, AGradientThatIsNoNumberEndsAll) {
-  for (const bool asynchronous : {false, true}) {
-    ServedCase c = draw_any();
-    c.settings.asynchronous = asynchronous;
-    const Fates ends = fates(c, [&](Communicator& world) {
-      const auto breaks = [](const Tensor& value, const Tensor&, const Tensor&, const Tensor&,
-                             const ops::AdamWStep& constants) {
-        if (constants.step == 2) value.fill(std::numeric_limits<double>::quiet_NaN());
-      };
-      static_cast<void>(run_served(world, c, {}, optim::adamw({}, breaks)));
-    });
-    EXPECT_NE(ends.thrown, nullptr);
-    if (!launched_world_size()) {
-      EXPECT_TRUE(is_a<NumericError>(ends.thrown)) << c.str();
-    }
-    for (const auto& [rank, fate] : ends.ranks) {
-      EXPECT_TRUE(is_a<NumericError>(fate.error) || is_a<RankFailed>(fate.error))
-          << "rank " << rank << ": " << fate.message;
-      EXPECT_THAT(fate.message, HasSubstr("is nan at step"));
-      EXPECT_LT(fate.seconds, kToldWithin);
-    }
   }
 }
 
