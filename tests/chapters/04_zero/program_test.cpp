@@ -13,22 +13,20 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ContainsRegex;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_parts;
+using namespace test;
 
 /// Shares of 3, 3 and 2 sequences on 3 ranks, one micro-batch each.
 const std::string kFiveSteps = "--steps 5 --global-batch 8 --micro-batch 4 ";
 
-class ZeroProgram : public ultra::test::ProgramTest {
+class ZeroProgram : public ProgramTest {
  protected:
   ZeroProgram() : ProgramTest("04_zero") {}
 
   /// The losses of chapter 03's executable.
   [[nodiscard]] json losses_of_chapter_03(const std::string& line) const {
     const std::string path = folder.path("chapter_03.jsonl");
-    ultra::test::expect_success(ultra::test::run_program(
-        "03_data_parallel", ultra::test::flags(line + " --metrics " + path)));
-    return ultra::test::events_of(path).back().at("losses");
+    expect_success(run_program("03_data_parallel", flags(line + " --metrics " + path)));
+    return events_of(path).back().at("losses");
   }
 
   /// The highest bytes that a rank needed.
@@ -129,7 +127,7 @@ TEST_F(ZeroProgram, AModelThatDoesNotFitTrainsInShards) {
 TEST_F(ZeroProgram, TheTimelineNamesWhatTravels) {
   const std::string trace = folder.path("trace.json");
   static_cast<void>(output_of("--dp 2 --zero 3 --trace " + trace));
-  expect_parts(ultra::test::read_file(trace),
+  expect_parts(read_file(trace),
                {"gather block 1", "reduce head", "gather embedding", "loss and norm"});
 }
 
@@ -165,7 +163,7 @@ TEST_F(ZeroProgram, RecordsEveryStageElsewhere) {
 
 TEST_F(ZeroProgram, AnswersNothingBesideACheckpoint) {
   for (const char* question : {"--op all_reduce", "--on dgx-h100:1"}) {
-    const ::ultra::test::ProcessResult refused =
+    const ProcessResult refused =
         run_words(std::string(question) + " --checkpoint " + folder.path("run"));
     EXPECT_EQ(refused.exit_code, 2);
     expect_parts(refused.err, {"--checkpoint has no meaning with --"});
@@ -208,8 +206,6 @@ TEST_F(BadZeroRun, TrainingThatDivergesEndsAllRanks) {
 // Ctrl-C, or SIGTERM, at any moment of whatever the executable does: it ends soon, says that it was
 // stopped, and leaves nothing half done.
 
-using ultra::test::words_of;
-
 /// A model of some hundred million parameters: to draw its weights takes many seconds.
 const std::string kLarge =
     "--layers 8 --hidden 2048 --heads 16 --kv-heads 16 --ffn 4096 --seq 8 --steps 1 ";
@@ -225,15 +221,15 @@ const std::string kShortSteps =
     "--layers 2 --hidden 16 --heads 4 --kv-heads 2 --ffn 24 --seq 16 --micro-batch 2 "
     "--global-batch 4 --steps 1000000 ";
 
-class InterruptedProgram : public ultra::test::RandomTest {
+class InterruptedProgram : public RandomTest {
  protected:
   /// Runs for long unless it is stopped; it is, at a random moment.
   void expect_stops(const std::string& line) {
     const int signal = random.pick({SIGINT, SIGTERM});
     const auto after = std::chrono::milliseconds(random.between(0, 300));
     SCOPED_TRACE(fmt::format("signal {} after {} ms: {}", signal, after.count(), line));
-    const ultra::test::ProcessResult result = ultra::test::interrupt_program(
-        "04_zero", words_of(line), signal, after, std::chrono::seconds(10));
+    const ProcessResult result =
+        interrupt_program("04_zero", words_of(line), signal, after, std::chrono::seconds(10));
     EXPECT_EQ(result.exit_code, 130) << "124: it had to be killed";
     EXPECT_THAT(result.err, ::testing::StartsWith("error: stopped "));
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
@@ -246,7 +242,7 @@ class InterruptedProgram : public ultra::test::RandomTest {
                  folder.path("trace.json"));
   }
 
-  ultra::test::TemporaryFolder folder;
+  TemporaryFolder folder;
 };
 
 TEST_F(InterruptedProgram, WhileItMeasures) {

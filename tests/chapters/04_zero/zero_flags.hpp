@@ -16,12 +16,12 @@ using namespace ultra::test;
 
 class ZeroFlags : public ::testing::Test {
  protected:
-  void parse(const ultra::test::Words& words) {
+  void parse(const Words& words) {
     data_parallel = {};
     zero = {};
-    ultra::test::parse_into(words, data_parallel, zero);
+    parse_into(words, data_parallel, zero);
   }
-  void parse(const std::string& line) { parse(ultra::test::words_of(line)); }
+  void parse(const std::string& line) { parse(words_of(line)); }
 
   void expect_valid(const std::string& line) {
     parse(line);
@@ -29,22 +29,22 @@ class ZeroFlags : public ::testing::Test {
   }
 
   /// Each row's command line is refused, in one line.
-  void expect_refused(const std::vector<ultra::test::Refusal>& rows) {
-    for (const ultra::test::Refusal& row : rows) {
+  void expect_refused(const std::vector<Refusal>& rows) {
+    for (const Refusal& row : rows) {
       SCOPED_TRACE(row.line);
-      const std::string message = ultra::test::message_of<ConfigError>([&] {
+      const std::string message = message_of<ConfigError>([&] {
         parse(row.line);
         zero.validate(data_parallel);
       });
-      ultra::test::expect_parts(message, row.parts);
+      expect_parts(message, row.parts);
       EXPECT_EQ(message.find('\n'), std::string::npos) << "one line";
     }
   }
 
   /// The flags of the last command line do not go together with that many replicas.
-  void expect_nodes_refused(int replicas, const ultra::test::Words& parts) const {
+  void expect_nodes_refused(int replicas, const Words& parts) const {
     const auto check = [&] { zero.expect_nodes_of(replicas); };
-    ultra::test::expect_parts(ultra::test::message_of<ConfigError>(check), parts);
+    expect_parts(message_of<ConfigError>(check), parts);
   }
 
   [[nodiscard]] ZeroSettings settings(const std::string& line, DType dtype = DType::kF32) {

@@ -15,8 +15,6 @@ double gb_per_rank(ZeroStage stage, std::size_t parameters, int ranks) {
   return bytes_per_rank({.stage = stage, .shards = ranks}, parameters, kMixed).total() / 1e9;
 }
 
-// Table 1 -----------------------------------------------------------------------------------------
-
 /// How a column of the paper was cut to the digits that it prints. The paper does not say: this is
 /// what all of its cells agree with.
 enum class Digits { kRounded, kCutOff };
@@ -92,8 +90,6 @@ TEST(ZeroPaperTable1, BoldCellsFitIntoAV100) {
   EXPECT_EQ(first_that_fits(ZeroStage::kParameters, 1'000'000'000'000), 1024);
 }
 
-// Table 2 -----------------------------------------------------------------------------------------
-
 /// Billions of parameters, in tenths, cut off: 32 GB per GPU, 64 ranks per model-parallel part.
 int tenths_of_billions(ZeroStage stage) {
   return static_cast<int>(largest_model({.stage = stage, .shards = 64}, kMixed, 32e9) / 1e8);
@@ -129,8 +125,6 @@ TEST(ZeroPaperTable2, EveryTheoreticalCell) {
   }
 }
 
-// 7B on 8 GPUs ------------------------------------------------------------------------------------
-
 /// The table of many a textbook: bytes of a nominal 7B in bf16-mixed, in GB.
 TEST(SevenBillionOnEight, EveryCell) {
   struct StageRow {
@@ -149,8 +143,6 @@ TEST(SevenBillionOnEight, EveryCell) {
     EXPECT_EQ(bytes.total() / 1e9, row.total) << name_of(row.stage);
   }
 }
-
-// Communication -----------------------------------------------------------------------------------
 
 /// Section 7 of the paper: a step of data parallelism sends 2 P, of ZeRO-1 and ZeRO-2 2 P, of
 /// ZeRO-3 3 P, 1.5 times as much; it leaves out the factor (N-1)/N, close to 1 for many ranks.

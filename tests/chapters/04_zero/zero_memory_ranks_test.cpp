@@ -107,8 +107,6 @@ class ZeroMemory : public ZeroTest {
   }
 };
 
-// Memory ------------------------------------------------------------------------------------------
-
 TEST_F(ZeroMemory, ActivationsAreThoseOfOneDevice) {
   for (const ZeroStage stage : kSharded) {
     const ZeroCase c = draw_two_steps(3, stage);
@@ -201,8 +199,6 @@ TEST_F(ZeroMemory, LookingAheadCostsTheUnitsThatAreThere) {
   EXPECT_GT(three, 3 * block);
 }
 
-// Volume ------------------------------------------------------------------------------------------
-
 /// Bytes that a rank sent in a step to add up gradients and to gather weights.
 std::size_t sent_in_a_step(const RankSummary& rank, const ZeroCase& c) {
   return (rank.communication[OpKind::kReduceScatter].sent_bytes +
@@ -220,38 +216,6 @@ TEST_F(ZeroMemory, ClosedFormsHoldExactlyWithoutPadding) {
         EXPECT_DOUBLE_EQ(real(sent_in_a_step(rank, c)), (sent.total() - not_sent_for_the_head(c)) *
                                                             real(size_of(c.options.dtype)));
         EXPECT_EQ(sent.between, 0);
-      });
-    }
-  }
-}
-
-/// How often P (N-1)/N elements are sent in a step of m passes, by kind.
-struct Trips {
-  std::size_t reduce_scatters;
-  std::size_t all_gathers;
-};
-
-TEST_F(ZeroMemory, StagesSend2PAnd2PAndAlmost3PAndMoreWithAccumulation) {
-  for (const std::size_t m : {1U, 3U}) {
-    for (const auto& [stage, reshard, trips] :
-         {std::tuple{ZeroStage::kOptimizer, Reshard::kAfterForward, Trips{1, 1}},
-          std::tuple{ZeroStage::kGradients, Reshard::kAfterForward, Trips{m, 1}},
-          std::tuple{ZeroStage::kParameters, Reshard::kAfterForward, Trips{m, 2 * m}},
-          std::tuple{ZeroStage::kParameters, Reshard::kAfterBackward, Trips{m, m}}}) {
-      ZeroCase c = without_padding(4, stage);
-      c.settings.reshard = reshard;
-      c.settings.prefetch = 0;
-      c.options.global_batch = 4 * m;
-      c.micro_batch = 1;
-      ASSERT_EQ(c.passes(), m);
-      for_each_rank(c, [&](const RankSummary& rank, std::size_t parameters) {
-        const std::size_t trip =
-            c.options.steps * parameters * size_of(c.options.dtype) * 3 / 4;  // P (N-1)/N
-        EXPECT_EQ(rank.communication[OpKind::kReduceScatter].sent_bytes,
-                  trips.reduce_scatters * trip);
-        const auto head = static_cast<std::size_t>(not_sent_for_the_head(c));
-        EXPECT_EQ(rank.communication[OpKind::kAllGather].sent_bytes,
-                  trips.all_gathers * trip - c.options.steps * head * size_of(c.options.dtype));
       });
     }
   }
@@ -278,43 +242,6 @@ TEST_F(ZeroMemory, NodesSendTheirShardsOncePerStep) {
       const double bytes = real(all * size_of(c.options.dtype));
       EXPECT_DOUBLE_EQ(real(inside), (sent.inside - not_sent_for_the_head(c)) * bytes);
       EXPECT_DOUBLE_EQ(real(between - sent_for_loss_and_norm(c)), sent.between * bytes);
-    }
-  }
-}
-
-/// Counts all-gathers by their labels.
-class Gathers : public CommObserver {
- public:
-  void operation_ended(const OperationInfo& info, std::size_t, Clock::time_point,
-                       Clock::time_point) override {
-    if (info.kind == OpKind::kAllGather) ++counts[info.label];
-  }
-  void waited(const OperationInfo&, Clock::time_point, Clock::time_point) override {}
-
-  std::map<std::string, std::size_t> counts;
-};
-
-/// The backward pass begins with the head, which was the last one forward: it is not let go of in
-/// between, however far a rank looks ahead.
-TEST_F(ZeroMemory, TheHeadIsGatheredOnceInAMicroBatchAndOtherUnitsTwice) {
-  for (const std::size_t prefetch : {0U, 1U, 2U}) {
-    for (const memory::Recompute again : {memory::Recompute::kNone, memory::Recompute::kFull}) {
-      ZeroCase c = draw(3, ZeroStage::kParameters, DType::kF32);
-      c.options.model.num_layers = 4;
-      c.options.steps = 2;
-      c.settings.prefetch = prefetch;
-      c.settings.reshard = Reshard::kAfterForward;
-      c.recompute.mode = again;
-      on_ranks(c, [&](Communicator& dp) {
-        Gathers gathers;
-        dp.set_observer(&gathers);
-        static_cast<void>(train_zero(dp, c));
-        dp.set_observer(nullptr);
-        const std::size_t passes = c.options.steps * c.passes();
-        EXPECT_EQ(gathers.counts["gather head"], passes);
-        EXPECT_EQ(gathers.counts["gather block 3"], 2 * passes);
-        EXPECT_EQ(gathers.counts["gather embedding"], 2 * passes);
-      });
     }
   }
 }

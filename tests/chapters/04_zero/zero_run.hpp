@@ -24,12 +24,6 @@ namespace ultra::zero::test {
 
 using namespace ultra::test;
 using collectives::test::run_alone;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_near_norms;
-using ultra::test::expect_near_weights;
-using ultra::test::expect_same_on_all;
-using ultra::test::losses_and_norms;
-using ultra::test::RankRun;
 
 inline constexpr ZeroStage kSharded[] = {ZeroStage::kOptimizer, ZeroStage::kGradients,
                                          ZeroStage::kParameters};
@@ -75,13 +69,12 @@ struct ZeroCase {
         name_of(settings.stage), ranks, shards(), settings.cut == ShardCut::kRows ? "rows" : "flat",
         settings.bucket_capacity, settings.overlap == Overlap::kOn ? "on" : "off",
         settings.prefetch, settings.reshard == Reshard::kAfterForward ? "yes" : "no",
-        ultra::test::text_of(options, micro_batch), to_string(recompute.mode),
-        recompute.recompute_every);
+        text_of(options, micro_batch), to_string(recompute.mode), recompute.recompute_every);
   }
 };
 
 /// @brief Random small runs, with a watchdog.
-class ZeroTest : public ultra::test::MeshTest {
+class ZeroTest : public MeshTest {
  protected:
   ZeroSettings draw_settings(ZeroStage stage) {
     return {.stage = stage,
@@ -96,18 +89,17 @@ class ZeroTest : public ultra::test::MeshTest {
 
   /// Uneven shares, micro-batches that do not divide them, odd sizes.
   ZeroCase draw(int ranks, ZeroStage stage, DType dtype) {
-    return {
-        .ranks = ranks,
-        .node_size = {},
-        .micro_batch = random.between(1, 3),
-        .settings = draw_settings(stage),
-        .recompute = {},
-        .options = ultra::test::random_run(random, seed, checked_cast<std::size_t>(ranks), dtype)};
+    return {.ranks = ranks,
+            .node_size = {},
+            .micro_batch = random.between(1, 3),
+            .settings = draw_settings(stage),
+            .recompute = {},
+            .options = random_run(random, seed, checked_cast<std::size_t>(ranks), dtype)};
   }
 
   static void on_ranks(const ZeroCase& c, const std::function<void(Communicator&)>& fn,
                        const RankOptions& options = in_rank_order()) {
-    ultra::test::run_quietly(c.str(), c.ranks, fn, options);
+    run_quietly(c.str(), c.ranks, fn, options);
   }
 };
 
@@ -180,10 +172,10 @@ class CaseTechnique : public train::Technique {
 /// @brief The setup of a training on the ranks of `dp`, as the program has it.
 inline train::Setup zero_setup(const Communicator& dp, const ZeroCase& c,
                                const StageChanges& changes) {
-  return ultra::test::setup_of(
+  return setup_of(
       c.options, dp.size(),
       train::list_of(data_parallel::technique(), std::make_unique<CaseTechnique>(c, changes),
-                     ultra::test::cutting_into(c.micro_batch)));
+                     cutting_into(c.micro_batch)));
 }
 
 /// @brief Trains with ZeRO on the ranks of `dp`.
@@ -230,8 +222,8 @@ inline ZeroRun run_zero(const Communicator& dp, const ZeroCase& c) {
                                    run.replica.push_back(parameter->value().to_vector());
                                  }
                                });
-  static_cast<RankRun&>(run) = ultra::test::run_of(zero_setup(dp, c, changes), dp);
-  ultra::test::expect_saved_once(run);
+  static_cast<RankRun&>(run) = run_of(zero_setup(dp, c, changes), dp);
+  expect_saved_once(run);
   return run;
 }
 
@@ -240,7 +232,7 @@ inline RankRun run_replicas(const Communicator& dp, const ZeroCase& c,
                             const train::MakeExchange& exchange) {
   StageChanges changes;
   changes.exchange = exchange;
-  return ultra::test::run_of(zero_setup(dp, c, changes), dp);
+  return run_of(zero_setup(dp, c, changes), dp);
 }
 
 /// @brief Plain data parallelism, its gradients added up when all micro-batches are over.
@@ -292,7 +284,7 @@ inline RankRun run_summing_each_pass(const Communicator& dp, const ZeroCase& c) 
 /// @brief Losses and weights of a sharded run bit for bit those of a run in which each rank has
 /// all.
 inline void expect_same_bits(const ZeroRun& actual, const RankRun& expected) {
-  EXPECT_EQ(ultra::test::losses_of(actual.result), ultra::test::losses_of(expected.result));
+  EXPECT_EQ(losses_of(actual.result), losses_of(expected.result));
   expect_near_norms(actual, expected, 1e-12);
   EXPECT_TRUE(actual.weights == expected.weights) << "weights";
   if (!actual.replica.empty()) {

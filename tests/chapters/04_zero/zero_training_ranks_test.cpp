@@ -93,8 +93,6 @@ class ZeroTraining : public ZeroTest {
   }
 };
 
-// Plain data parallelism --------------------------------------------------------------------------
-
 TEST_F(ZeroTraining, Stage1IsPlainDataParallelismBitForBit) {
   expect_same_with_all(draw_accumulating(3), all_buckets(ZeroStage::kOptimizer), run_plain);
   for (const int ranks : {1, 2, 4, 5, 8}) {
@@ -122,8 +120,6 @@ TEST_F(ZeroTraining, InF64TheBitsAreTheSameWithoutClipping) {
   expect_same_with_all(c, draw_settings_of({kSharded[0], kSharded[1], kSharded[2]}), run_plain);
 }
 
-// Several micro-batches: each one's gradients are added up over the ranks -------------------------
-
 TEST_F(ZeroTraining, Stage2AddsUpEachMicroBatchBitForBit) {
   expect_same_with_all(draw_accumulating(3), all_buckets(ZeroStage::kGradients),
                        run_summing_each_pass);
@@ -140,8 +136,6 @@ TEST_F(ZeroTraining, OtherNumbersOfRanksAddUpEachMicroBatchBitForBit) {
                          run_summing_each_pass);
   }
 }
-
-// One rank ----------------------------------------------------------------------------------------
 
 TEST_F(ZeroTraining, EqualsOneRankInF64) {
   for (const int ranks : {1, 2, 3, 4, 5}) {
@@ -161,8 +155,6 @@ TEST_F(ZeroTraining, EqualsOneRankInF64) {
         any_order());
   }
 }
-
-// Nodes -------------------------------------------------------------------------------------------
 
 TEST_F(ZeroTraining, ARankHasTheShardOfItsTwinInAnotherNode) {
   for (const int ranks : {4, 6}) {

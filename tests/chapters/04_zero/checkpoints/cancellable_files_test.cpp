@@ -18,7 +18,7 @@ class CancellableFilesTest : public ::testing::Test {
     return result;
   }
 
-  ultra::test::TemporaryFolder folder;
+  test::TemporaryFolder folder;
   std::string path = folder.path("file");
   std::atomic<bool> cancelled = false;
   CancellableFiles files{checkpoint::posix_files(), cancelled};

@@ -142,7 +142,7 @@ class SharedFolder {
   static int processes() { return launched_world_size().value_or(1); }
 
   std::string path_;
-  std::optional<ultra::test::TemporaryFolder> folder_;  // of the process that makes it
+  std::optional<TemporaryFolder> folder_;  // of the process that makes it
 };
 
 /// @brief Trains with ZeRO as train_zero does, with checkpoints.

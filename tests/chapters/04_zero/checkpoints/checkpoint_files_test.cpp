@@ -17,18 +17,7 @@
 namespace ultra::zero {
 namespace {
 
-using ::ultra::test::message_of;
-
 constexpr std::uint64_t kLargest = std::numeric_limits<std::uint64_t>::max();
-
-// Names -------------------------------------------------------------------------------------------
-
-TEST(CheckpointFiles, AreCalledByTheirWriters) {
-  EXPECT_EQ(optimizer_file(0, 1), "optimizer-00000-of-00001.safetensors");
-  EXPECT_EQ(optimizer_file(12, 4096), "optimizer-00012-of-04096.safetensors");
-  EXPECT_EQ(parts_file(3, 4), "parts-00003-of-00004.json");
-  EXPECT_EQ(parts_file(123456, 1234567), "parts-123456-of-1234567.json");
-}
 
 TEST(StateName, GoesThroughText) {
   for (const StateName& name :
@@ -77,7 +66,7 @@ TEST(StateName, OtherTextsAreNone) {
 // Rows: a shard of columns is one tensor, whatever the number of rows, but for rows that a piece
 // begins or ends within.
 TEST(RowsOfRuns, AreTheRunsInTheirOrder) {
-  ultra::test::Random random(ultra::test::seed_of_this_run());
+  test::Random random(test::seed_of_this_run());
   for (int round = 0; round < 50; ++round) {
     const Shape whole{random.between(1, 9), random.between(1, 9)};
     const std::size_t begin = random.between(0, whole[1] - 1);
@@ -101,9 +90,7 @@ TEST(RowsOfRuns, AreTheRunsInTheirOrder) {
   EXPECT_THAT(rows_of({}), IsEmpty());
 }
 
-// Parts -------------------------------------------------------------------------------------------
-
-class WrittenParts : public ultra::test::RandomTest {};
+class WrittenParts : public test::RandomTest {};
 
 TEST_F(WrittenParts, GoThroughJson) {
   EXPECT_THAT(parse_parts(to_json(std::vector<WrittenPart>{}), "path"), IsEmpty());
@@ -125,92 +112,32 @@ TEST_F(WrittenParts, GoThroughJson) {
   }
 }
 
-void expect_damaged(const std::string& text) {
-  EXPECT_THAT(
-      message_of<FileError>([&] { static_cast<void>(parse_parts(text, "some/parts.json")); }),
-      AllOf(HasSubstr("'some/parts.json' is damaged"), HasSubstr("Resume an older checkpoint")))
-      << text;
-}
-
 TEST_F(WrittenParts, OfAnotherFormAreRefused) {
   for (const char* text : {"", "[", "x", "5", "\"text\"", "[5]", "[[]]", "[null]", "[{}]",
                            R"([{"file": 1, "offset": 0, "bytes": 0, "crc32": 0}])",
                            R"([{"file": "f", "offset": "0", "bytes": 0, "crc32": 0}])",
                            R"([{"file": "f", "offset": 0, "bytes": null, "crc32": 0}])",
                            R"([{"file": "f", "offset": 0, "bytes": 0, "crc32": []}])",
-                           R"([{"file": "f", "offset": 0, "bytes": 0}])"}) {
-    expect_damaged(text);
-  }
-}
-
-TEST_F(WrittenParts, ThatAreNoListAreRefused) {
-  for (const char* text : {"null", "{}"}) expect_damaged(text);
-}
-
-/// A number that does not fit must not become another one.
-TEST_F(WrittenParts, NumbersThatDoNotFitAreRefused) {
-  for (const char* text : {R"([{"file": "f", "offset": -1, "bytes": 0, "crc32": 0}])",
+                           R"([{"file": "f", "offset": 0, "bytes": 0}])", "null", "{}",
+                           // A number that does not fit must not become another one.
+                           R"([{"file": "f", "offset": -1, "bytes": 0, "crc32": 0}])",
                            R"([{"file": "f", "offset": 0.5, "bytes": 0, "crc32": 0}])",
                            R"([{"file": "f", "offset": 0, "bytes": 1e30, "crc32": 0}])",
                            R"([{"file": "f", "offset": 0, "bytes": 0, "crc32": 4294967296}])",
                            R"([{"file": "f", "offset": true, "bytes": 0, "crc32": 0}])"}) {
-    expect_damaged(text);
+    EXPECT_THAT(
+        message_of<FileError>([&] { static_cast<void>(parse_parts(text, "some/parts.json")); }),
+        AllOf(HasSubstr("'some/parts.json' is damaged"), HasSubstr("Resume an older checkpoint")))
+        << text;
   }
-}
-
-// Bytes -------------------------------------------------------------------------------------------
-
-TEST(PendingPart, IsItsTextOrItsNumbers) {
-  const PendingPart text{.file = "f", .offset = 0, .text = "some text", .values = {}};
-  EXPECT_EQ(text.bytes().size(), 9U);
-  EXPECT_EQ(text.bytes()[0], std::byte{'s'});
-  const Tensor f64 = Tensor::from<double>(Device::cpu(), {3}, std::vector<double>{1, 2, 3}).clone();
-  const PendingPart numbers{.file = "f", .offset = 0, .text = {}, .values = f64};
-  EXPECT_EQ(numbers.bytes().size(), 24U);
-  EXPECT_EQ(numbers.bytes().data(), std::as_bytes(f64.span<double>()).data()) << "no copy";
-  const PendingPart f32{.file = "f",
-                        .offset = 0,
-                        .text = {},
-                        .values = Tensor::zeros(Device::cpu(), {3}, DType::kF32)};
-  EXPECT_EQ(f32.bytes().size(), 12U);
 }
 
 using Words = ultra::test::Words;
 
-CheckpointOptions valid(const std::string& line) {
-  return ultra::test::valid<CheckpointOptions>(line);
-}
-
-TEST(CheckpointOptions, ByDefaultNothingIsSavedOrLoaded) {
-  EXPECT_FALSE(valid("").used());
-  EXPECT_TRUE(valid("").config().empty());
-}
-
-TEST(CheckpointOptions, TakesItsFlags) {
-  const CheckpointOptions options = valid("--checkpoint a --save-every 10 --keep 3 --resume b");
-  EXPECT_TRUE(options.used());
-  EXPECT_EQ(options.folder, "a");
-  EXPECT_EQ(options.save_every, 10U);
-  EXPECT_EQ(options.keep, 3U);
-  EXPECT_EQ(options.resume, "b");
-  const train::ExtraConfig config = options.config();
-  ASSERT_EQ(config.size(), 4U);
-  EXPECT_EQ(std::get<std::string>(config[0].second), "a");
-  EXPECT_EQ(std::get<std::size_t>(config[1].second), 10U);
-  EXPECT_EQ(std::get<std::size_t>(config[2].second), 3U);
-  EXPECT_EQ(std::get<std::string>(config[3].second), "b");
-}
-
-TEST(CheckpointOptions, SavingAndLoadingAreIndependent) {
-  for (const char* line : {"--checkpoint a", "--resume a", "--checkpoint a --keep 1"}) {
-    EXPECT_TRUE(valid(line).used()) << line;
-  }
-}
-
 TEST(CheckpointOptions, WhatCannotWorkIsRefused) {
   for (const std::string flag : {"--save-every", "--keep"}) {
     const Words alone = {flag + " has no meaning without --checkpoint DIR"};
-    ultra::test::expect_refused<CheckpointOptions>(
+    test::expect_refused<CheckpointOptions>(
         {{flag + " 0", alone},
          {flag + " 5", alone},
          {flag + " 0 --resume a", alone},
@@ -218,7 +145,7 @@ TEST(CheckpointOptions, WhatCannotWorkIsRefused) {
          {"--checkpoint a " + flag + " 0", {flag, "at least 1, found 0"}}});
     for (const char* value : {"-1", "1.5", "x", "", "1e3", "99999999999999999999"}) {
       const Words words = {"--checkpoint", "a", flag, value};
-      EXPECT_THROW(static_cast<void>(ultra::test::parsed<CheckpointOptions>(words)), ConfigError)
+      EXPECT_THROW(static_cast<void>(test::parsed<CheckpointOptions>(words)), ConfigError)
           << flag << value;
     }
   }
@@ -290,7 +217,7 @@ void forget_peak() {
 
 /// Text of some 80 bytes per step: at most twice that while it grows, and no tree beside it.
 TEST(RecordMemory, TakesLittleMoreThanItsText) {
-  if (ultra::test::sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer has memory of its own";
+  if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer has memory of its own";
   constexpr std::size_t kSteps = 50'000;
   TrainingRecord record;
   for (std::size_t step = 1; step <= kSteps; ++step) {

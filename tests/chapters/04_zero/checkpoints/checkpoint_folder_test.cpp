@@ -12,8 +12,6 @@
 namespace ultra::zero {
 namespace {
 
-using ::ultra::test::message_of;
-
 namespace fs = std::filesystem;
 
 TEST(StepOf, ReadsTheNamesOfCheckpointsAlone) {
@@ -43,35 +41,19 @@ class CheckpointFolderTest : public ::testing::Test {
     return message_of<FileError>([&] { static_cast<void>(find_checkpoint(files, where)); });
   }
 
-  ultra::test::TemporaryFolder temporary;
+  test::TemporaryFolder temporary;
   fs::path path = temporary.path("all");
   checkpoint::FileLayer& files = checkpoint::posix_files();
   CheckpointFolder folder{files, path};
 };
 
-TEST_F(CheckpointFolderTest, HasAFolderPerStep) {
-  EXPECT_EQ(folder.checkpoint(100), path / "step-00000100");
-  EXPECT_EQ(folder.staging(100, "run").parent_path(), path) << "beside it, for one rename";
-  EXPECT_TRUE(folder.staging(100, "run").filename().string().starts_with('.'));
-  EXPECT_NE(folder.staging(100, "run"), folder.staging(101, "run"));
-  EXPECT_NE(folder.staging(100, "run"), folder.staging(100, "another"));
-}
-
 TEST_F(CheckpointFolderTest, ListsTheStepsInTheirOrder) {
   EXPECT_THAT(folder.steps(), IsEmpty()) << "not there";
-  for (const std::size_t step : {100000000U, 7U, 20U}) save(step);
+  for (const std::size_t step : {100000000U, 7U, 99999999U}) save(step);
   fs::create_directories(folder.staging(30, "run"));
   temporary.write("all/notes.txt", "");
   temporary.write("all/step-8", "");
-  EXPECT_THAT(folder.steps(), ElementsAre(7, 20, 100000000)) << "by number, not by name";
-}
-
-TEST_F(CheckpointFolderTest, IsPreparedFromNothing) {
-  CheckpointFolder deep(files, path / "a" / "b");
-  deep.prepare();
-  EXPECT_TRUE(fs::is_directory(path / "a" / "b"));
-  EXPECT_TRUE(fs::is_empty(path / "a" / "b")) << "the probe is gone";
-  deep.prepare();
+  EXPECT_THAT(folder.steps(), ElementsAre(7, 99999999, 100000000)) << "by number, not by name";
 }
 
 TEST_F(CheckpointFolderTest, PreparingRemovesWhatIsLeftAndNothingElse) {
@@ -105,13 +87,6 @@ TEST_F(CheckpointFolderTest, WhoStillWritesToWhatIsLeftFindsNoPlace) {
   EXPECT_THAT(names(), IsEmpty());
 }
 
-TEST_F(CheckpointFolderTest, RefusesAFolderThatMustNotBeWrittenTo) {
-  ASSERT_EQ(mkdir(path.c_str(), 0555), 0);
-  const ultra::test::WithoutPrivileges user;
-  EXPECT_THAT(message_of<FileError>([&] { folder.prepare(); }),
-              AllOf(HasSubstr(path.string()), HasSubstr("Permission denied")));
-}
-
 TEST_F(CheckpointFolderTest, ARelativeFolderIsPreparedToo) {
   const fs::path before = fs::current_path();
   fs::current_path(temporary.path());
@@ -125,24 +100,16 @@ TEST_F(CheckpointFolderTest, ARelativeFolderIsPreparedToo) {
 
 TEST_F(CheckpointFolderTest, KeepsTheNewest) {
   for (const std::size_t step : {5U, 100000000U, 1U, 30U, 4U}) save(step);
+  temporary.write("all/notes.txt", "");
   folder.keep_newest(9);
   EXPECT_EQ(folder.steps().size(), 5U);
   folder.keep_newest(5);
   EXPECT_EQ(folder.steps().size(), 5U);
   folder.keep_newest(2);
-  EXPECT_THAT(names(), ElementsAre("step-00000030", "step-100000000"));
+  EXPECT_THAT(names(), ElementsAre("notes.txt", "step-00000030", "step-100000000"));
   folder.keep_newest(1);
   EXPECT_THAT(folder.steps(), ElementsAre(100000000));
 }
-
-TEST_F(CheckpointFolderTest, KeepingLeavesOtherThings) {
-  for (const std::size_t step : {1U, 2U}) save(step);
-  temporary.write("all/notes.txt", "");
-  folder.keep_newest(1);
-  EXPECT_THAT(names(), ElementsAre("notes.txt", "step-00000002"));
-}
-
-// Finding -----------------------------------------------------------------------------------------
 
 TEST_F(CheckpointFolderTest, FindsTheNewestOrTheFolderItself) {
   for (const std::size_t step : {3U, 100000000U, 20U}) save(step);

@@ -13,7 +13,7 @@ namespace ultra::zero::test {
 using namespace ultra::test;
 
 /// @brief Random texts of each kind, and changes of them.
-class CheckpointJsonFuzz : public ultra::test::RandomTest {
+class CheckpointJsonFuzz : public RandomTest {
  protected:
   std::string random_parts() {
     std::vector<WrittenPart> parts(random.between(0, 3));
@@ -53,7 +53,7 @@ class CheckpointJsonFuzz : public ultra::test::RandomTest {
     for (int round = 0; round < rounds; ++round) {
       std::string text = good[random.between(0, good.size() - 1)];
       for (std::size_t changes = random.between(1, 4); changes > 0; --changes) {
-        ultra::test::mutate(random, text);
+        mutate(random, text);
       }
       ASSERT_NO_THROW(accepted += accepts(text) ? 1 : 0) << "round " << round << ": " << text;
     }
@@ -67,9 +67,9 @@ class CheckpointJsonFuzz : public ultra::test::RandomTest {
       expect_refused_or_consistent(
           rounds, [&] { return (this->*draw)(); }, accepts);
     };
-    expect("parts", &CheckpointJsonFuzz::random_parts, ultra::test::accepts_parts);
-    expect("training.json", &CheckpointJsonFuzz::random_record, ultra::test::accepts_record);
-    expect("config.json", &CheckpointJsonFuzz::random_config, ultra::test::accepts_config);
+    expect("parts", &CheckpointJsonFuzz::random_parts, accepts_parts);
+    expect("training.json", &CheckpointJsonFuzz::random_record, accepts_record);
+    expect("config.json", &CheckpointJsonFuzz::random_config, accepts_config);
   }
 
  private:

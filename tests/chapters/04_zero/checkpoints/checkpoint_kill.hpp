@@ -59,7 +59,7 @@ class CheckpointKillTest : public CheckpointProgramTest {
     const bool died = program.kill_now();
     if (died) return true;
     EXPECT_TRUE(std::filesystem::exists(saved_step(kSteps, name)))
-        << ultra::test::read_file(disk.path("printed"));
+        << read_file(disk.path("printed"));
     return false;
   }
 

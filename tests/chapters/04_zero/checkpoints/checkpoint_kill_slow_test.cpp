@@ -26,14 +26,13 @@ using CheckpointLockSlow = CheckpointLockTest;
 
 /// Its ranks have made some 300 steps when the last of them ends.
 TEST_F(CheckpointLockSlow, ARunAfterAKilledMpirunWaitsForItsRanks) {
-  if (!ultra::test::has_mpirun()) GTEST_SKIP() << "there is no mpirun";
+  if (!has_mpirun()) GTEST_SKIP() << "there is no mpirun";
   const Changes base = with(kSixSteps, "--steps", "2000");
   const json expected = losses_of(base, {});
   for (int attempt = 0; attempt < 3; ++attempt) {
     std::filesystem::remove_all(saved());
-    RunningProgram killed(
-        ultra::test::mpirun_words(3, program_words(base, joined({"--zero", "3"}, saving()))),
-        disk.path("killed"));
+    RunningProgram killed(mpirun_words(3, program_words(base, joined({"--zero", "3"}, saving()))),
+                          disk.path("killed"));
     wait_for_step(3);
     ASSERT_TRUE(killed.kill_now());
     const json losses = losses_of(base, {"--dp", "2", "--zero", "1", "--checkpoint", saved(),
@@ -51,13 +50,13 @@ TEST_F(CheckpointLockSlow, ARunAfterAKilledMpirunWaitsForItsRanks) {
 /// A step leaves its metrics in a list and a line in the text that is being written; both grow to
 /// twice what they hold.
 TEST(CheckpointMemorySlow, DoesNotGrowWithTheNumberOfCheckpoints) {
-  if (ultra::test::sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer has memory of its own";
+  if (sanitizer_owns_the_heap()) GTEST_SKIP() << "the sanitizer has memory of its own";
   constexpr std::size_t kFirst = 100;
   constexpr std::size_t kLast = 400;
   constexpr std::size_t kLine = 96;
-  const ultra::test::TemporaryFolder folder;
+  const TemporaryFolder folder;
   ZeroCase c;
-  c.options = ultra::test::short_run();
+  c.options = short_run();
   c.options.steps = kLast + 1;
   CheckpointOptions options = saving_to(folder.path("all"), 1);
   options.keep = 1;

@@ -56,23 +56,6 @@ TEST_F(CheckpointLock, ARunThatOnlyReadsIsNotKeptOut) {
   EXPECT_TRUE(first.kill_now());
 }
 
-/// The next one starts at once, and stands in the same file.
-TEST_F(CheckpointLock, DiesWithTheRunThatIsKilled) {
-  RunningProgram first(program_words(with(kSixSteps, "--steps", kNoEnd), saving()),
-                       disk.path("printed"));
-  wait_for_step(1);
-  EXPECT_TRUE(first.kill_now());
-  EXPECT_THAT(names(), Contains(".lock")) << "what it leaves";
-  const int left = ::open((saved() + "/.lock").c_str(), O_RDWR | O_CLOEXEC);
-  EXPECT_EQ(::flock(left, LOCK_EX | LOCK_NB), 0) << "the lock died with its holder";
-  ::close(left);
-  const std::size_t step = newest_step();
-  RunningProgram next(program_words(with(kSixSteps, "--steps", kNoEnd), going_on()),
-                      disk.path("printed"));
-  wait_for_step(step + 1);
-  EXPECT_TRUE(next.kill_now());
-}
-
 /// Both are new: one makes the folder and trains; the other finds what that one has made.
 TEST_F(CheckpointLock, OfTwoThatStartAtTheSameMomentOneTrains) {
   const json expected = losses_of(kSixSteps, {});
@@ -83,8 +66,7 @@ TEST_F(CheckpointLock, OfTwoThatStartAtTheSameMomentOneTrains) {
     RunningProgram first(words, disk.path("first"));
     RunningProgram second(words, disk.path("second"));
     std::vector<int> codes = {first.wait(), second.wait()};
-    const std::string refused =
-        ultra::test::read_file(disk.path(codes[0] == 0 ? "second" : "first"));
+    const std::string refused = read_file(disk.path(codes[0] == 0 ? "second" : "first"));
     std::sort(codes.begin(), codes.end());
     ASSERT_THAT(codes, ElementsAre(0, 2)) << refused;
     EXPECT_THAT(refused, AllOf(HasSubstr("holds a checkpoint of step 6 already"),
@@ -104,8 +86,8 @@ TEST_F(CheckpointLock, TwoThatResumeTakeTurns) {
                        disk.path("first"));
   RunningProgram second(program_words(kSixSteps, joined({"--dp", "4", "--zero", "3"}, going_on())),
                         disk.path("second"));
-  EXPECT_EQ(first.wait(), 0) << ultra::test::read_file(disk.path("first"));
-  EXPECT_EQ(second.wait(), 0) << ultra::test::read_file(disk.path("second"));
+  EXPECT_EQ(first.wait(), 0) << read_file(disk.path("first"));
+  EXPECT_EQ(second.wait(), 0) << read_file(disk.path("second"));
   EXPECT_THAT(names(), ElementsAre(step_name(4), step_name(5), step_name(6)));
   expect_near_losses(losses_of(kSixSteps, {"--resume", saved()}), expected, 1e-10);
 }

@@ -14,13 +14,6 @@ namespace ultra::zero::test {
 using namespace ultra::test;
 
 using nlohmann::json;
-using ultra::test::Changes;
-using ultra::test::events_of;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_success;
-using ultra::test::joined;
-using ultra::test::ProcessResult;
-using ultra::test::Words;
 
 /// @brief Three sequences at most on 3 ranks, one on 8; a model of few thousand weights.
 inline const Changes kSixSteps = {
@@ -58,7 +51,7 @@ inline void copy_folder(const std::filesystem::path& from, const std::filesystem
 }
 
 /// @brief Runs with checkpoints in a folder of their own, and random draws.
-class CheckpointProgramTest : public ultra::test::ProgramTest {
+class CheckpointProgramTest : public ProgramTest {
  protected:
   CheckpointProgramTest() : ProgramTest("04_zero") {}
 
@@ -91,9 +84,9 @@ class CheckpointProgramTest : public ultra::test::ProgramTest {
     return losses;
   }
 
-  std::uint64_t seed = ultra::test::seed_of_this_run();
-  ultra::test::Random random{seed};
-  ultra::test::TemporaryFolder disk;
+  std::uint64_t seed = seed_of_this_run();
+  Random random{seed};
+  TemporaryFolder disk;
 
  private:
   ::testing::ScopedTrace trace_{

@@ -1,15 +1,13 @@
 // Checkpoints of many ranks: a failure of one is the same error on all, the training goes on while
-// a checkpoint is written, and every element is saved once.
+// a checkpoint is written, and any layout loads what any other has saved.
 //
 // Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp, chapters/04_zero/checkpoints/checkpoint_reader.hpp
+// Covers: chapters/04_zero/checkpoints/training_state.hpp
 
 #include <future>
-#include <map>
 #include <mutex>
 
-#include "chapters/04_zero/checkpoints/checkpoint_files.hpp"
-#include "common/checkpoint/json_file.hpp"
-#include "common/checkpoint/safetensors/safetensors.hpp"
+#include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"
@@ -18,8 +16,6 @@ namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ultra::test::Fates;
-using ultra::test::is_a;
 using Names = std::vector<std::string>;
 
 namespace fs = std::filesystem;
@@ -48,15 +44,17 @@ class CheckpointRanks : public ZeroTest {
     return found;
   }
 
-  /// What the ranks of a training end with that saves every step, when one rank has bad files.
-  Fates fates_with(const ZeroCase& c, int guilty, const WatchedFiles::Hook& hook) const {
+  /// What the ranks of a training end with when one rank has bad files.
+  static Fates fates_with(const ZeroCase& c, const CheckpointOptions& options, int guilty,
+                          const WatchedFiles::Hook& hook, const StageChanges& changes = {}) {
     Fates fates;
     quietly([&] {
-      fates = ultra::test::fates_of(
+      fates = fates_of(
           c.ranks,
           [&](Communicator& dp) {
-            WatchedFiles files(dp.rank() == guilty ? hook : [](FileCall, const fs::path&) {});
-            static_cast<void>(train_saving(dp, c, saving_to(folder.path("all"), 1), files));
+            const bool is_guilty = dp.rank() == guilty;
+            WatchedFiles files(is_guilty ? hook : [](FileCall, const fs::path&) {});
+            train_saving(dp, c, options, files, is_guilty ? changes : StageChanges());
           },
           in_rank_order());
     });
@@ -82,8 +80,6 @@ class CheckpointRanks : public ZeroTest {
 
   SharedFolder folder;
 };
-
-// Failures ----------------------------------------------------------------------------------------
 
 struct Fault {
   FileCall call;
@@ -117,8 +113,8 @@ TEST_F(CheckpointRanks, ARankThatCannotWriteEndsAllWithTheSameError) {
                         FileCall call, const fs::path& path) {
       if (path.string().find("step-00000003") != std::string::npos) hook(call, path);
     };
-    expect_failure(c, fates_with(c, guilty, in_third), fault.reason,
-                   {"step-00000001", "step-00000002"});
+    expect_failure(c, fates_with(c, saving_to(folder.path("all"), 1), guilty, in_third),
+                   fault.reason, {"step-00000001", "step-00000002"});
     EXPECT_EQ(losses_of(c, going_on_from(folder.path("all"))), expected) << "bitwise";
     if (launched_rank() == 0) fs::remove_all(folder.path("all"));
   }
@@ -126,7 +122,9 @@ TEST_F(CheckpointRanks, ARankThatCannotWriteEndsAllWithTheSameError) {
 
 TEST_F(CheckpointRanks, AFolderThatCannotBePreparedEndsAllBeforeTheFirstStep) {
   const ZeroCase c = draw_short();
-  expect_failure(c, fates_with(c, 0, fail_at(FileCall::kMakeFolder, 2, "all", "Permission denied")),
+  expect_failure(c,
+                 fates_with(c, saving_to(folder.path("all"), 1), 0,
+                            fail_at(FileCall::kMakeFolder, 2, "all", "Permission denied")),
                  "Permission denied", {});
 }
 
@@ -135,22 +133,12 @@ TEST_F(CheckpointRanks, ARankThatCannotReadEndsAllWithTheSameError) {
   static_cast<void>(losses_of(c, saving_to(folder.path("all"), 1)));
   const int guilty = static_cast<int>(random.between(0, static_cast<std::size_t>(c.ranks) - 1));
   for (const char* file : {"training.json", "parts-", "model.safetensors", "optimizer-"}) {
-    Fates fates;
-    quietly([&] {
-      fates = ultra::test::fates_of(
-          c.ranks,
-          [&](Communicator& dp) {
-            WatchedFiles files(
-                dp.rank() == guilty
-                    ? fail_at(FileCall::kRead, 1, std::string("step-00000005/") + file, "bad disk")
-                    : [](FileCall, const fs::path&) {});
-            static_cast<void>(train_saving(dp, c, going_on_from(folder.path("all")), files));
-          },
-          in_rank_order());
-    });
     SCOPED_TRACE(fmt::format("rank {} reads {}", guilty, file));
     expect_failure(
-        c, fates, "bad disk",
+        c,
+        fates_with(c, going_on_from(folder.path("all")), guilty,
+                   fail_at(FileCall::kRead, 1, std::string("step-00000005/") + file, "bad disk")),
+        "bad disk",
         {"step-00000001", "step-00000002", "step-00000003", "step-00000004", "step-00000005"});
   }
 }
@@ -158,23 +146,15 @@ TEST_F(CheckpointRanks, ARankThatCannotReadEndsAllWithTheSameError) {
 /// A rank that fails in a step while a checkpoint is written: that one never becomes visible.
 TEST_F(CheckpointRanks, ATrainingThatFailsLeavesWhatIsComplete) {
   const ZeroCase c = draw_short();
-  const int guilty = c.ranks - 1;
-  Fates fates;
-  quietly([&] {
-    fates = ultra::test::fates_of(
-        c.ranks,
-        [&](Communicator& dp) {
-          StageChanges changes;
-          changes.observer = observing([&](std::size_t step, nn::Model&) {
-            if (step == 4 && dp.rank() == guilty) throw NumericError("a broken step");
-          });
-          static_cast<void>(train_saving(dp, c, saving_to(folder.path("all"), 1),
-                                         checkpoint::posix_files(), changes));
-        },
-        in_rank_order());
+  StageChanges changes;
+  changes.observer = observing([](std::size_t step, nn::Model&) {
+    if (step == 4) throw NumericError("a broken step");
   });
-  for (const auto& [rank, fate] : fates.ranks)
+  const Fates fates = fates_with(
+      c, saving_to(folder.path("all"), 1), c.ranks - 1, [](FileCall, const fs::path&) {}, changes);
+  for (const auto& [rank, fate] : fates.ranks) {
     EXPECT_THAT(fate.message, HasSubstr("a broken step"));
+  }
   if (launched_rank() == 0) {
     Names visible;
     for (const std::string& name : folder.names("all")) {
@@ -185,8 +165,6 @@ TEST_F(CheckpointRanks, ATrainingThatFailsLeavesWhatIsComplete) {
   }
   EXPECT_EQ(losses_of(c, going_on_from(folder.path("all"))), losses_of(c)) << "bitwise";
 }
-
-// Meanwhile ---------------------------------------------------------------------------------------
 
 /// Files of one rank that wait for the sixth step: the third step's checkpoint cannot appear
 /// before.
@@ -235,67 +213,34 @@ TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
     EXPECT_THAT(folder.names("all"),
                 ElementsAre("step-00000003", "step-00000006", "step-00000007"));
   }
+  EXPECT_EQ(losses_of(c, going_on_from(checkpoint)), expected) << "it holds the third step's state";
 }
 
-// What is saved -----------------------------------------------------------------------------------
-
-/// Expects that ranges cover [0, end) and none overlaps another.
-void expect_tiles(std::vector<Range> ranges, std::size_t end) {
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  std::size_t next = 0;
-  for (const Range& range : ranges) {
-    EXPECT_EQ(range.begin, next);
-    next = range.end;
-  }
-  EXPECT_EQ(next, end);
-}
-
-/// Every byte of every file is written by one rank, and every moment stands in one place.
-void expect_saved_once(const fs::path& folder, int writers) {
-  checkpoint::FileLayer& files = checkpoint::posix_files();
-  std::map<std::string, std::vector<Range>> bytes;
-  std::map<std::string, std::vector<Range>> moments;
-  for (int writer = 0; writer < writers; ++writer) {
-    const fs::path list = folder / parts_file(writer, writers);
-    for (const WrittenPart& part : parse_parts(checkpoint::read_text(files, list), list.string())) {
-      bytes[part.file].push_back({part.offset, part.offset + part.bytes});
-    }
-    const checkpoint::SafetensorsReader optimizer(files, folder / optimizer_file(writer, writers));
-    for (const checkpoint::StoredTensor& tensor : optimizer.tensors()) {
-      const auto name = parse_state_name(tensor.name);
-      ASSERT_TRUE(name) << tensor.name;
-      moments[name->state + "/" + name->parameter].push_back(
-          {name->begin, name->begin + tensor.numel()});
-    }
-  }
-  EXPECT_EQ(bytes.size(), 3U + static_cast<std::size_t>(writers));
-  for (const auto& [file, ranges] : bytes) {
-    SCOPED_TRACE(file);
-    expect_tiles(ranges, fs::file_size(folder / file));
-  }
-  const checkpoint::SafetensorsReader weights(files, folder / kWeightsFile);
-  EXPECT_EQ(moments.size(), 2 * weights.tensors().size());
-  for (const checkpoint::StoredTensor& weight : weights.tensors()) {
-    for (const char* kind : {"exp_avg/", "exp_avg_sq/"}) {
-      SCOPED_TRACE(kind + weight.name);
-      expect_tiles(moments[kind + weight.name], weight.numel());
-    }
-  }
-}
-
-TEST_F(CheckpointRanks, EveryElementIsSavedOnceAlsoWhenNodesHaveCopies) {
-  int number = 0;
-  for (const std::size_t node_size : {1U, 2U, 4U}) {
-    for (const ZeroStage stage : kSharded) {
-      ZeroCase c = draw(4, stage, random.pick({DType::kF32, DType::kF64}));
-      c.node_size = node_size;
-      c.options.steps = 2;
-      SCOPED_TRACE(c.str());
-      const std::string name = std::to_string(number++);
-      static_cast<void>(losses_of(c, saving_to(folder.path(name), 1)));
-      if (launched_rank() == 0) expect_saved_once(folder.path(name) + "/step-00000002", c.ranks);
-    }
+/// No rank of replicas writes more than its share and the largest parameter.
+TEST_F(CheckpointRanks, ReplicasShareTheSaving) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    ZeroCase c = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
+    c.options.steps = 1;
+    StageChanges changes;
+    changes.exchange = [](const train::StatesScope& scope) {
+      return collectives::sum_after_backward(scope.parameters, scope.data);
+    };
+    changes.worker = [ranks](std::unique_ptr<train::Worker> worker,
+                             const train::TrainerState& trainer) {
+      const TrainingState state(trainer);
+      std::size_t own = 0;
+      std::size_t all = 0;
+      std::size_t largest = 0;
+      for (std::size_t i = 0; i < state.pieces().size(); ++i) {
+        const std::size_t size = state.pieces()[i].elements.size();
+        own += state.saves(i) ? size : 0;
+        all += size;
+        largest = std::max(largest, size);
+      }
+      EXPECT_LE(own, all / static_cast<std::size_t>(ranks) + largest);
+      return worker;
+    };
+    on_ranks(c, [&](Communicator& dp) { static_cast<void>(train_zero(dp, c, changes)); });
   }
 }
 
@@ -321,44 +266,6 @@ TEST_F(CheckpointRanks, AnyLayoutLoadsWhatAnyOtherHasSaved) {
         EXPECT_NEAR(found[i], expected[i], 1e-10 * expected[i]) << "step " << i + 1;
       }
     }
-  }
-}
-
-/// A worker that does not know of the last step that was made.
-class ForgetsAStep : public train::Worker {
- public:
-  explicit ForgetsAStep(std::unique_ptr<train::Worker> worker) : worker_(std::move(worker)) {}
-  train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
-  std::vector<train::StepMetrics> history() override {
-    std::vector<train::StepMetrics> steps = worker_->history();
-    steps.pop_back();
-    return steps;
-  }
-  std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
-  std::size_t parameter_count() const override { return worker_->parameter_count(); }
-
- private:
-  std::unique_ptr<train::Worker> worker_;
-};
-
-/// The comparisons of losses here would notice a batch that is trained on twice.
-TEST_F(CheckpointRanks, ARepeatedBatchWouldBeNoticed) {
-  const ZeroCase c = draw_short();
-  const std::vector<double> expected = losses_of(c, saving_to(folder.path("all"), 1));
-  std::vector<double> found;
-  StageChanges changes;
-  changes.worker = [](std::unique_ptr<train::Worker> worker, const train::TrainerState&) {
-    return std::make_unique<ForgetsAStep>(std::move(worker));
-  };
-  on_ranks(c, [&](Communicator& dp) {
-    const auto result = train_saving(dp, c, going_on_from(folder.path("all") + "/step-00000003"),
-                                     checkpoint::posix_files(), changes);
-    if (dp.rank() == 0) found = ultra::test::losses_of(result);
-  });
-  if (launched_rank() != 0) return;
-  ASSERT_EQ(found.size(), expected.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i] == expected[i], i < 2) << "step " << i + 1;
   }
 }
 

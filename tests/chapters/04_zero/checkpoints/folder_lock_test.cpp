@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <barrier>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -52,7 +51,7 @@ class FolderLockTest : public ::testing::Test {
     waitpid(child, nullptr, 0);
   }
 
-  ultra::test::TemporaryFolder folder;
+  test::TemporaryFolder folder;
   fs::path path = folder.path();
 };
 
@@ -66,32 +65,12 @@ TEST_F(FolderLockTest, HasOneHolderAtATime) {
   EXPECT_NO_THROW(FolderLock(path, kAtOnce));
 }
 
-TEST_F(FolderLockTest, OtherFoldersHaveTheirOwn) {
-  fs::create_directory(path / "a");
-  fs::create_directory(path / "b");
-  const FolderLock first(path / "a", kAtOnce);
-  EXPECT_NO_THROW(FolderLock(path / "b", kAtOnce));
-}
-
 TEST_F(FolderLockTest, AFolderOfTwoNamesHasOneLock) {
   fs::create_directory(path / "a");
   fs::create_directory_symlink(path / "a", path / "b");
   const FolderLock first(path / "a", kAtOnce);
   path /= "b";
   EXPECT_THAT(refused(), HasSubstr("belongs to another run"));
-}
-
-TEST_F(FolderLockTest, TheRefusalSaysWhoItIsAndWhatToDo) {
-  const pid_t holder = start_holder();
-  std::string host(256, '\0');
-  ASSERT_EQ(gethostname(host.data(), host.size()), 0);
-  const std::string own = fs::read_symlink("/proc/self/exe").filename().string();
-  EXPECT_THAT(refused(),
-              AllOf(HasSubstr("'" + path.string() + "'"),
-                    HasSubstr(fmt::format("process {} on {}, since 2", holder, host.c_str())),
-                    HasSubstr(" UTC: "), HasSubstr(own), HasSubstr("Wait until"),
-                    HasSubstr("another folder")));
-  kill_and_wait(holder);
 }
 
 TEST_F(FolderLockTest, DiesWithItsHolder) {
@@ -102,16 +81,6 @@ TEST_F(FolderLockTest, DiesWithItsHolder) {
   const FolderLock next(path, kAtOnce);
   EXPECT_THAT(refused(), HasSubstr(fmt::format("process {} on", getpid())))
       << "the file names the new holder";
-}
-
-TEST_F(FolderLockTest, WaitsForAHolderThatEnds) {
-  const pid_t holder = start_holder();
-  std::thread end([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    kill_and_wait(holder);
-  });
-  EXPECT_NO_THROW(FolderLock(path, kLong));
-  end.join();
 }
 
 /// Before the wait: the holder ends only once it has been named.
@@ -162,39 +131,9 @@ TEST_F(FolderLockTest, AFolderThatIsMissingOrMustNotBeWrittenTo) {
   path = folder.path("a");
   fs::create_directory(path);
   ASSERT_EQ(chmod(path.c_str(), 0555), 0);
-  const ultra::test::WithoutPrivileges user;
+  const test::WithoutPrivileges user;
   EXPECT_THAT(refused(), AllOf(HasSubstr(path.string()), HasSubstr("Permission denied"),
                                HasSubstr("permissions")));
-}
-
-/// All start at the same moment, again and again: one has the lock, and it never has two holders.
-TEST_F(FolderLockTest, OfManyAtTheSameMomentOneHasIt) {
-  constexpr int kThreads = 8;
-  constexpr int kRounds = 200;
-  std::barrier together(kThreads);
-  std::atomic<int> holders = 0;
-  std::atomic<int> refusals = 0;
-  std::atomic<int> most = 0;
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&] {
-      for (int round = 0; round < kRounds; ++round) {
-        together.arrive_and_wait();
-        std::optional<FolderLock> lock;
-        try {
-          lock.emplace(path, kAtOnce);
-          most = std::max(most.load(), ++holders);
-        } catch (const FileError&) {
-          ++refusals;
-        }
-        together.arrive_and_wait();  // the lock is kept until all have tried
-        if (lock) --holders;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(refusals, (kThreads - 1) * kRounds);
-  EXPECT_EQ(most, 1);
 }
 
 /// One takes the file away at its end while others open it.

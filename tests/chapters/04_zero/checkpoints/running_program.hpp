@@ -20,10 +20,8 @@ namespace ultra::zero::test {
 using namespace ultra::test;
 
 /// @brief The words that start 04_zero with the flags of a short run, changed and extended.
-inline ultra::test::Words program_words(const ultra::test::Changes& changes,
-                                        const ultra::test::Words& more) {
-  return ultra::test::joined({ultra::test::program_path("04_zero")},
-                             ultra::test::flags(changes, more));
+inline Words program_words(const Changes& changes, const Words& more) {
+  return joined({program_path("04_zero")}, flags(changes, more));
 }
 
 /// @brief A program that runs beside the test.
@@ -31,7 +29,7 @@ class RunningProgram {
  public:
   /// @brief Starts a command; what it prints goes to a file.
   /// @param words  the program's path and its arguments.
-  RunningProgram(ultra::test::Words words, const std::string& output) {
+  RunningProgram(Words words, const std::string& output) {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);

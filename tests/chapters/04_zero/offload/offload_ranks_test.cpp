@@ -18,8 +18,6 @@ namespace {
 
 using namespace zero::test;
 using storage::Backend;
-using ultra::test::Fates;
-using ultra::test::is_a;
 
 std::vector<Offload> kinds_of(ZeroStage stage) {
   if (stage != ZeroStage::kParameters) return {Offload::kOptimizer};
@@ -65,10 +63,8 @@ class OffloadedTraining : public ZeroTest {
     EXPECT_TRUE(actual.own == expected.own) << "the weights, bitwise";
   }
 
-  ultra::test::TemporaryFolder folder;
+  TemporaryFolder folder;
 };
-
-// The same numbers --------------------------------------------------------------------------------
 
 TEST_F(OffloadedTraining, IsTheRunWithoutOffloadingBitForBit) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
@@ -106,42 +102,6 @@ TEST_F(OffloadedTraining, MuonIsTheSameBitForBitAndMovesItsStates) {
     }
   }
 }
-
-TEST_F(OffloadedTraining, EveryWayToGatherUnitsComposesWithIt) {
-  const ZeroCase drawn = draw_short(3, ZeroStage::kParameters);
-  std::vector<ZeroCase> cases;
-  for (std::size_t prefetch = 0; prefetch <= 3; ++prefetch) {
-    for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kAfterBackward}) {
-      for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
-        ZeroCase c = offloaded(drawn, Offload::kOptimizerAndParameters);
-        c.settings.prefetch = prefetch;
-        c.settings.reshard = reshard;
-        c.settings.overlap = overlap;
-        cases.push_back(c);
-      }
-    }
-  }
-  on_ranks(drawn, [&](Communicator& dp) {
-    const ZeroRun expected = run_zero(dp, drawn);
-    for (const ZeroCase& c : cases) {
-      SCOPED_TRACE(c.str());
-      expect_same(run_zero(dp, c), expected);
-    }
-  });
-}
-
-TEST_F(OffloadedTraining, SlowStorageChangesNothingButTheTime) {
-  ZeroCase plain = draw_short(2, ZeroStage::kParameters);
-  plain.options.steps = 2;
-  ZeroCase c = plain;
-  c.settings.offload.what = Offload::kOptimizerAndParameters;
-  c.settings.offload.folder = folder.path();
-  c.settings.offload.least_block_bytes = 1000;
-  c.settings.offload.gigabytes_per_second = 0.05;
-  on_ranks(c, [&](Communicator& dp) { expect_same(run_zero(dp, c), run_zero(dp, plain)); });
-}
-
-// Memory ------------------------------------------------------------------------------------------
 
 std::size_t peak_bytes(const train::RankSummary& rank, MemoryCategory category) {
   return rank.memory.peak(category).bytes;
@@ -190,7 +150,7 @@ class OffloadedFailure : public OffloadedTraining {
     std::vector<std::optional<Device>> devices(static_cast<std::size_t>(c.ranks));
     Fates found;
     quietly([&] {
-      found = ultra::test::fates_of(
+      found = fates_of(
           c.ranks,
           [&](Communicator& dp) {
             StageChanges changes;

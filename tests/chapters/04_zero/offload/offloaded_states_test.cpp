@@ -1,119 +1,23 @@
 #include "chapters/04_zero/offload/offloaded_states.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "chapters/04_zero/offload/offloaded_layout.hpp"
-#include "common/optim/adamw.hpp"
-#include "common/optim/optimizer.hpp"
 #include "tests/chapters/04_zero/checkpoints/late_file.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-using test::LateFile;
-using test::offload_late;
+using namespace test;
 using Log = LateFile::Log;
 
-class OffloadedStatesTest : public ultra::test::RandomTest {
- protected:
-  /// Weights with gradients.
-  std::vector<optim::TensorUpdate> draw_updates(std::size_t tensors) {
-    std::vector<optim::TensorUpdate> updates;
-    for (std::size_t i = 0; i < tensors; ++i) {
-      const Shape shape{random.between(1, 5), random.between(1, 9)};
-      updates.push_back({.value = random.tensor(cpu, shape, DType::kF32),
-                         .grad = random.tensor(cpu, shape, DType::kF32),
-                         .decay = random.between(0, 1) == 1});
-    }
-    return updates;
-  }
-
-  static std::vector<optim::TensorUpdate> copies(const std::vector<optim::TensorUpdate>& updates) {
-    std::vector<optim::TensorUpdate> copied;
-    for (const optim::TensorUpdate& update : updates) {
-      copied.push_back({.value = update.value.clone(), .grad = update.grad, .decay = update.decay});
-    }
-    return copied;
-  }
-
-  std::shared_ptr<OffloadedStates> states_of(const std::vector<optim::TensorUpdate>& updates,
-                                             const OffloadSettings& settings) {
-    std::vector<OffloadedTensor> tensors;
-    for (const optim::TensorUpdate& update : updates) tensors.push_back({update.value.numel(), 2});
-    return std::make_shared<OffloadedStates>(settings, tensors, cpu, DType::kF32);
-  }
-
-  static std::vector<double> states_in(optim::StateStore& store, std::size_t i,
-                                       const Tensor& value) {
-    const std::vector<Tensor> copy = {value.clone(), value.clone()};
-    store.read(i, copy);
-    std::vector<double> all = copy[0].to_vector();
-    for (const double number : copy[1].to_vector()) all.push_back(number);
-    return all;
-  }
-
-  static void expect_equal(optim::Optimizer& actual, optim::Optimizer& expected,
-                           const std::vector<optim::TensorUpdate>& updates) {
-    for (std::size_t i = 0; i < updates.size(); ++i) {
-      EXPECT_EQ(states_in(actual.store(), i, updates[i].value),
-                states_in(expected.store(), i, updates[i].value));
-    }
-  }
-
-  Device cpu = Device::cpu();
-};
-
-TEST_F(OffloadedStatesTest, AdamWIsTheSameBitForBit) {
-  for (int i = 0; i < 20; ++i) {
-    const auto on_device = draw_updates(random.between(1, 12));
-    const auto elsewhere = copies(on_device);
-    optim::Optimizer expected(optim::adamw());
-    optim::Optimizer actual(
-        optim::adamw(), offloaded_store(states_of(
-                            elsewhere, offload_late(Offload::kOptimizer, random.between(1, 400)))));
-    for (int step = 0; step < 4; ++step) {
-      expected.step(on_device, 0.01, 1.0);
-      actual.step(elsewhere, 0.01, 1.0);
-      if (random.between(0, 1) == 1) expect_equal(actual, expected, on_device);
-    }
-    expect_equal(actual, expected, on_device);
-    for (std::size_t t = 0; t < on_device.size(); ++t) {
-      EXPECT_EQ(elsewhere[t].value.to_vector(), on_device[t].value.to_vector());
-    }
-  }
-}
-
-/// What a checkpoint does.
-TEST_F(OffloadedStatesTest, AnOptimizerGoesOnFromMomentsThatAreWritten) {
-  const auto updates = draw_updates(7);
-  optim::Optimizer first(optim::adamw());
-  first.step(updates, 0.01, 1.0);
-  const auto later = copies(updates);
-  std::vector<Tensor> values;
-  for (const auto& update : later) values.push_back(update.value);
-  optim::Optimizer second(
-      optim::adamw(), offloaded_store(states_of(later, offload_late(Offload::kOptimizer, 100))));
-  second.resume(1, values);
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    const std::vector<Tensor> states = {values[i].clone(), values[i].clone()};
-    first.store().read(i, states);
-    second.store().write(i, states);
-  }
-  first.step(updates, 0.01, 1.0);
-  second.step(later, 0.01, 1.0);
-  expect_equal(second, first, updates);
-  for (std::size_t i = 0; i < updates.size(); ++i) {
-    EXPECT_EQ(later[i].value.to_vector(), updates[i].value.to_vector());
-  }
-}
+using OffloadedStatesTest = test::RandomTest;
 
 /// Block 1 is asked for before block 0 is waited for; block 0's write is waited for when its buffer
 /// is needed by block 3, whose read begins after it.
 TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
   Log log;
   const std::vector<OffloadedTensor> tensors(4, {.elements = 10, .states = 2});
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), tensors, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8, &log), tensors, device, DType::kF32);
   for (std::size_t i = 0; i < 4; ++i) {
     static_cast<void>(states.borrow(i));
     log.push_back("update");
@@ -130,17 +34,18 @@ TEST_F(OffloadedStatesTest, ReadsAndWritesOverlapInThisOrder) {
 
 TEST_F(OffloadedStatesTest, OnlyTheWindowIsOnTheDevice) {
   const std::vector<OffloadedTensor> tensors(20, {.elements = 100, .states = 2});
-  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), tensors, cpu, DType::kF32);
-  EXPECT_EQ(cpu.memory().current().total(), 3 * 800U);
-  EXPECT_EQ(cpu.memory().current()[MemoryCategory::kOptimizer], 3 * 800U);
+  const OffloadedStates states(offload_late(Offload::kOptimizer, 800), tensors, device,
+                               DType::kF32);
+  EXPECT_EQ(device.memory().current().total(), 3 * 800U);
+  EXPECT_EQ(device.memory().current()[MemoryCategory::kOptimizer], 3 * 800U);
   EXPECT_EQ(states.use().stored_bytes, 20 * 800U);
 }
 
 TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
   const std::vector<OffloadedTensor> tensors(5, {.elements = 10, .states = 2});
-  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), tensors, cpu,
+  OffloadedStates states(offload_late(Offload::kOptimizerAndParameters, 8), tensors, device,
                          DType::kF32);
-  const Tensor weights = random.tensor(cpu, {50}, DType::kF32);
+  const Tensor weights = random.tensor(device, {50}, DType::kF32);
   states.write_weights({0, 50}, weights);
   for (std::size_t i = 0; i < 5; ++i) {
     static_cast<void>(states.borrow(i));
@@ -150,7 +55,7 @@ TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
     states.give_back(i);
   }
   states.end_step();
-  const Tensor found = Tensor::empty(cpu, {20}, DType::kF32);
+  const Tensor found = Tensor::empty(device, {20}, DType::kF32);
   WeightsRead read = states.read_weights_async({30, 50}, found);
   states.finish_read(read, "weights");
   std::vector<double> expected(10, 3.0);
@@ -159,8 +64,36 @@ TEST_F(OffloadedStatesTest, WeightsAreReadAfterTheirLastWrite) {
   EXPECT_EQ(states.use().weights.read_bytes, 80U);
 }
 
+/// What a checkpoint does, behind a step whose last writes are on their way.
+TEST_F(OffloadedStatesTest, MomentsAreReadAndWrittenAfterTheirLastWrite) {
+  const std::vector<OffloadedTensor> tensors(5, {.elements = 10, .states = 2});
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), tensors, device, DType::kF32);
+  const auto expect_moments = [&](double first, double second) {
+    const std::vector<Tensor> own = {Tensor::empty(device, {10}, DType::kF32),
+                                     Tensor::empty(device, {10}, DType::kF32)};
+    states.read_states(4, own);
+    EXPECT_THAT(own[0].to_vector(), Each(first));
+    EXPECT_THAT(own[1].to_vector(), Each(second));
+  };
+  const auto step = [&](double first) {
+    for (std::size_t i = 0; i < 5; ++i) {
+      const std::vector<Tensor> moments = states.borrow(i);
+      moments[0].fill(first);
+      moments[1].fill(first + 1);
+      states.give_back(i);
+    }
+    states.end_step();
+  };
+  step(3);
+  expect_moments(3, 4);
+  step(5);
+  states.write_states(4, std::vector<Tensor>{test::filled(device, {10}, DType::kF32, 7),
+                                             test::filled(device, {10}, DType::kF32, 8)});
+  expect_moments(7, 8);
+}
+
 TEST_F(OffloadedStatesTest, WithoutTensorsNothingIsThere) {
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), {}, device, DType::kF32);
   states.end_step();
   states.settle();
   EXPECT_EQ(states.use().stored_bytes, 0U);
@@ -168,9 +101,9 @@ TEST_F(OffloadedStatesTest, WithoutTensorsNothingIsThere) {
 
 TEST_F(OffloadedStatesTest, TheTimelineShowsReadsAndWrites) {
   trace::TraceRecorder recorder(0);
-  trace::StepTimeline timeline(cpu, &recorder, 1);
+  trace::StepTimeline timeline(device, &recorder, 1);
   const std::vector<OffloadedTensor> tensors(4, {.elements = 10, .states = 2});
-  OffloadedStates states(offload_late(Offload::kOptimizer, 8), tensors, cpu, DType::kF32);
+  OffloadedStates states(offload_late(Offload::kOptimizer, 8), tensors, device, DType::kF32);
   show_storage_on(states, timeline);
   timeline.begin_step(1);
   for (std::size_t i = 0; i < 4; ++i) {
@@ -242,14 +175,7 @@ TEST(OffloadedLayout, ABufferIsAsLargeAsTheLargestOfItsBlocks) {
   EXPECT_EQ(layout.window(), 30U);
 }
 
-TEST(OffloadedLayout, OfNothingIsEmpty) {
-  const OffloadedLayout layout({}, 5, Weights::kStored);
-  EXPECT_TRUE(layout.blocks().empty());
-  EXPECT_EQ(layout.stored(), 0U);
-  EXPECT_EQ(layout.window(), 0U);
-}
-
-class OffloadedLayoutTest : public test::RandomTest {};
+class OffloadedLayoutTest : public RandomTest {};
 
 TEST_F(OffloadedLayoutTest, BlocksCoverAllElementsOnceAndOnlyTheLastIsSmall) {
   for (int i = 0; i < 100; ++i) {

@@ -13,13 +13,6 @@ using ultra::test::Words;
 
 using ZeroOptionsTest = test::ZeroFlags;
 
-TEST_F(ZeroOptionsTest, ByDefaultNothingIsSharded) {
-  expect_valid("");
-  EXPECT_EQ(zero.stage, ZeroStage::kNone);
-  EXPECT_FALSE(zero.shards());
-  EXPECT_EQ(zero.reduce_scatter, "pairwise");
-}
-
 TEST_F(ZeroOptionsTest, StagesAreNumbers) {
   for (const ZeroStage stage : kZeroStages) {
     expect_valid("--zero " + std::to_string(number_of(stage)));
@@ -67,9 +60,8 @@ TEST_F(ZeroOptionsTest, RowsMayTravelInBf16WhereThatIsNarrower) {
   EXPECT_FALSE(settings("--zero 3 --shards rows").gather);
   EXPECT_EQ(settings("--zero 3 --shards rows --gather-dtype bf16").gather, DType::kBF16);
   EXPECT_NO_THROW(zero.expect_narrower(DType::kF32));
-  ultra::test::expect_parts(
-      ultra::test::message_of<ConfigError>([&] { zero.expect_narrower(DType::kBF16); }),
-      {"--gather-dtype bf16 has no meaning for weights of bf16", "Leave out"});
+  test::expect_parts(test::message_of<ConfigError>([&] { zero.expect_narrower(DType::kBF16); }),
+                     {"--gather-dtype bf16 has no meaning for weights of bf16", "Leave out"});
   const std::string none = "--gather-dtype has no meaning without --zero 3 --shards rows";
   expect_refused({{"--zero 3 --shards rows --gather-dtype f16", {"'f16', expected bf16"}},
                   {"--zero 3 --gather-dtype bf16", {none}},
@@ -80,7 +72,7 @@ TEST_F(ZeroOptionsTest, CountsAreWholeNumbers) {
   const auto read = [&](const Words& words) { parse(words); };
   for (const std::string flag : {"--prefetch", "--hybrid-shard"}) {
     for (const char* bad : {" -1", " 1.5", " many"}) {
-      ultra::test::expect_refused<ConfigError>(read, {{flag + bad, {flag, "whole number"}}});
+      test::expect_refused<ConfigError>(read, {{flag + bad, {flag, "whole number"}}});
     }
   }
 }
@@ -142,15 +134,6 @@ TEST_F(ZeroOptionsTest, NodesMakeUpTheReplicas) {
   EXPECT_NO_THROW(zero.expect_nodes_of(7));
 }
 
-TEST_F(ZeroOptionsTest, ShardingSaysWhoHasACopy) {
-  expect_valid("--zero 2");
-  EXPECT_EQ(zero.sharding(6),
-            (Sharding{.stage = ZeroStage::kGradients, .shards = 6, .replicas = 1}));
-  expect_valid("--zero 2 --hybrid-shard 3");
-  EXPECT_EQ(zero.sharding(6),
-            (Sharding{.stage = ZeroStage::kGradients, .shards = 3, .replicas = 2}));
-}
-
 TEST_F(ZeroOptionsTest, SettingsFollowTheFlagsOfBothChapters) {
   ZeroSettings found = settings("--zero 1 --bucket-mb 0.5");
   EXPECT_EQ(found.stage, ZeroStage::kOptimizer);
@@ -180,19 +163,6 @@ TEST_F(ZeroOptionsTest, AlgorithmsAreThoseThatTheFlagsName) {
   EXPECT_EQ(steps(""), steps("--reduce-scatter pairwise"));
   EXPECT_NE(steps(""), steps("--reduce-scatter ring"));
   EXPECT_EQ(steps("--all-reduce ring"), steps(""));
-}
-
-TEST_F(ZeroOptionsTest, TheMetricsFileHasTheFlagsThatMatter) {
-  const auto names = [&](const std::string& line) {
-    parse(line);
-    Words found;
-    for (const auto& [name, value] : zero.config(data_parallel)) found.push_back(name);
-    return found;
-  };
-  EXPECT_EQ(names(""), (Words{"zero"}));
-  EXPECT_EQ(names("--zero 1"), (Words{"zero", "hybrid_shard", "reduce_scatter"}));
-  EXPECT_EQ(names("--zero 3"), (Words{"zero", "hybrid_shard", "reduce_scatter", "shards",
-                                      "prefetch", "reshard_after_forward"}));
 }
 
 TEST_F(ZeroOptionsTest, TheMetricsFileHasThePrefetchThatIsInForce) {

@@ -13,21 +13,19 @@ namespace ultra::zero {
 namespace {
 
 using nlohmann::json;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_success;
+using namespace test;
 
 const std::string kFrozen = "--steps 4 --global-batch 8 --micro-batch 2 --dtype f64 --freeze ";
 
-class FrozenProgram : public ultra::test::ProgramTest {
+class FrozenProgram : public ProgramTest {
  protected:
   FrozenProgram() : ProgramTest("04_zero") {}
 
   /// The losses of chapter 11's executable.
   [[nodiscard]] json losses_of_chapter_11(const std::string& line) const {
     const std::string path = folder.path("chapter_11.jsonl");
-    expect_success(
-        ultra::test::run_program("11_five_d", ultra::test::flags(line + " --metrics " + path)));
-    return ultra::test::events_of(path).back().at("losses");
+    expect_success(run_program("11_five_d", flags(line + " --metrics " + path)));
+    return events_of(path).back().at("losses");
   }
 
   /// The weights of a checkpoint by their names.
@@ -106,12 +104,11 @@ TEST_F(FrozenProgram, WhatCannotBeIsRefused) {
          {"block 1 with 3 frozen parameters and 6", "--shards rows"});
   refused({{"--dp 2 --zero 3 --offload optimizer+params --freeze embed_tokens",
             {"--offload optimizer+params does not go together with --freeze"}}});
-  const auto shapes = ultra::test::run_program(
-      "11_five_d", ultra::test::words_of("--shapes table --freeze lm_head"));
+  const auto shapes = run_program("11_five_d", words_of("--shapes table --freeze lm_head"));
   EXPECT_EQ(shapes.exit_code, 2);
   EXPECT_THAT(shapes.err,
               HasSubstr("--shapes answers by formulas that count all weights as trained"));
-  const ultra::test::TemporaryFolder elsewhere;
+  const TemporaryFolder elsewhere;
   const std::string saved = elsewhere.path("saved");
   expect_success(run({}, {"--steps", "2", "--freeze", "embed_tokens", "--checkpoint", saved}));
   failed("--steps 3 --resume " + saved, 2,

@@ -1,5 +1,5 @@
-// Shards of whole rows beside flat ones: the same training, bit for bit, and closed forms for what
-// each pads, keeps and sends.
+// Shards of whole rows beside flat ones: the same training, bit for bit, and what their copies take. What
+// each pads, keeps and sends is in frozen_ranks_test.cpp.
 //
 // Covers: chapters/04_zero/rows/row_parts.hpp
 
@@ -11,7 +11,6 @@ namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using train::RankSummary;
 
 class RowShards : public ZeroTest {
  protected:
@@ -43,72 +42,6 @@ TEST_F(RowShards, AreFlatShardsBitForBit) {
   }
 }
 
-/// What one rank has of a unit whose tensors have these shapes.
-std::size_t shard_elements(const std::vector<Shape>& shapes, std::size_t ranks, ShardCut cut) {
-  std::size_t elements = 0;
-  std::size_t rows_of_one = 0;
-  for (const Shape& shape : shapes) {
-    elements += shape.numel();
-    rows_of_one += ceil_div(shape[0], ranks) * (shape.numel() / shape[0]);
-  }
-  return cut == ShardCut::kRows ? rows_of_one : ceil_div(elements, ranks);
-}
-
-struct UnitShapes {
-  std::string name;
-  std::vector<Shape> shapes;
-};
-
-std::vector<UnitShapes> units_of(const ZeroCase& c) {
-  nn::DenseFactory factory;
-  nn::Model model = deferred_model(c, factory);
-  std::vector<UnitShapes> units;
-  for (const nn::ModelPart& part : model.parts()) {
-    units.push_back({.name = part.name, .shapes = {}});
-    for (const nn::Parameter* parameter : part.parameters) {
-      units.back().shapes.push_back(parameter->shape());
-    }
-  }
-  return units;
-}
-
-/// With S ranks a unit's shard is sent to S - 1 others in each gather, and the reduce-scatter sends as
-/// much. All units but the head are gathered for both passes.
-TEST_F(RowShards, KeepAndSendTheirClosedFormsAndSoDoFlatOnes) {
-  for (const int ranks : {2, 3, 5, 7}) {
-    for (const ShardCut cut : {ShardCut::kFlat, ShardCut::kRows}) {
-      const ZeroCase c = draw_cut(ranks, cut);
-      const auto all = static_cast<std::size_t>(ranks);
-      std::size_t kept = 0;
-      std::size_t gathered = 0;
-      for (const UnitShapes& unit : units_of(c)) {
-        const std::size_t shard = shard_elements(unit.shapes, all, cut);
-        const bool once = unit.name == "head" || c.settings.reshard == Reshard::kAfterBackward;
-        kept += shard;
-        gathered += (once ? 1 : 2) * (all - 1) * shard;
-      }
-      const std::size_t passes = c.options.steps * c.passes();
-      const std::size_t bytes = size_of(c.options.dtype);
-      train::TrainResult result;
-      on_ranks(
-          c,
-          [&](Communicator& dp) {
-            const train::TrainResult own = train_zero(dp, c);
-            if (dp.rank() == 0) result = own;
-          },
-          in_rank_order(Progress::kOnCall));
-      SCOPED_TRACE(c.str());
-      for (const RankSummary& rank : result.ranks) {
-        EXPECT_EQ(rank.memory.peak(MemoryCategory::kParameters).bytes, kept * bytes);
-        EXPECT_EQ(rank.memory.peak(MemoryCategory::kGradients).bytes, kept * bytes);
-        EXPECT_EQ(rank.communication[OpKind::kAllGather].sent_bytes, passes * gathered * bytes);
-        EXPECT_EQ(rank.communication[OpKind::kReduceScatter].sent_bytes,
-                  passes * (all - 1) * kept * bytes);
-      }
-    }
-  }
-}
-
 /// A unit is there twice while it is copied: gathered, rank by rank, and whole, tensor by tensor. Beside
 /// the gradients of a unit, made tensor by tensor, stand the copies that travel.
 TEST_F(RowShards, TakeOneMoreUnitWhereTheyAreCopied) {
@@ -124,9 +57,10 @@ TEST_F(RowShards, TakeOneMoreUnitWhereTheyAreCopied) {
                      .max_seq_len = 4};
   c.settings.reshard = Reshard::kAfterForward;
   std::size_t block = 0;  // nothing to pad, and the largest unit
-  const std::vector<UnitShapes> units = units_of(c);
-  for (const Shape& shape : units[1].shapes) {
-    block += shape.numel() * size_of(c.options.dtype);
+  nn::DenseFactory factory;
+  nn::Model model = deferred_model(c, factory);
+  for (const nn::Parameter* parameter : model.parts()[1].parameters) {
+    block += parameter->count() * size_of(c.options.dtype);
   }
   std::vector<std::size_t> peaks;
   for (const ZeroCase& cut : {c, by_rows(c)}) {
@@ -199,9 +133,9 @@ TEST_F(GatheredRows, AreThoseOfOneRankThatRoundsItsWeightsBitForBit) {
           if (step == 1) cast_into(parameter->value(), cast(parameter->value(), DType::kBF16));
         }
       });
-      const RankRun by_hand = ultra::test::run_of(zero_setup(dp, c, changes), dp);
+      const RankRun by_hand = run_of(zero_setup(dp, c, changes), dp);
       const ZeroRun run = run_zero(dp, c);
-      EXPECT_EQ(ultra::test::losses_of(run.result), ultra::test::losses_of(by_hand.result));
+      EXPECT_EQ(losses_of(run.result), losses_of(by_hand.result));
       for (std::size_t p = 0; p < exact.size(); ++p) {
         EXPECT_TRUE(run.weights[p] == exact[p].to_vector()) << initial.parameters()[p]->name();
       }

@@ -8,10 +8,11 @@ namespace {
 
 constexpr std::size_t kEverything = std::numeric_limits<std::size_t>::max();
 
-class ParameterGroupTest : public ultra::test::RandomTest {
+class ParameterGroupTest : public test::RandomTest {
  protected:
-  [[nodiscard]] nn::Model model(nn::Values values) {
-    return {config, device, dtype, seed, factory, nn::StageSpec::whole(config), values};
+  [[nodiscard]] nn::Model model() {
+    return {
+        config, device, dtype, seed, factory, nn::StageSpec::whole(config), nn::Values::kDeferred};
   }
 
   [[nodiscard]] std::vector<ParameterGroup> by_bucket(nn::Model& of, std::size_t capacity) const {
@@ -29,14 +30,14 @@ class ParameterGroupTest : public ultra::test::RandomTest {
     return names;
   }
 
-  nn::ModelConfig config = ultra::test::random_model_config(random);
+  nn::ModelConfig config = test::random_model_config(random);
   DType dtype = random.pick({DType::kF32, DType::kF64});
   int ranks = static_cast<int>(random.between(1, 7));
   nn::DenseFactory factory;
 };
 
 TEST_F(ParameterGroupTest, BucketsAreThoseOfChapter03) {
-  nn::Model deferred = model(nn::Values::kDeferred);
+  nn::Model deferred = model();
   std::vector<std::size_t> counts;
   for (const nn::Parameter* parameter : deferred.parameters()) counts.push_back(parameter->count());
   for (const std::size_t capacity : {std::size_t{0}, random.between(1, 2000), kEverything}) {
@@ -48,7 +49,7 @@ TEST_F(ParameterGroupTest, BucketsAreThoseOfChapter03) {
 
 TEST_F(ParameterGroupTest, PartsStandInTheOrderOfTheBackwardPass) {
   config.num_layers = 2;
-  nn::Model deferred = model(nn::Values::kDeferred);
+  nn::Model deferred = model();
   const std::vector<ParameterGroup> groups = by_part(deferred);
   EXPECT_THAT(names_of(groups), ::testing::ElementsAre("head", "block 1", "block 0", "embedding"));
   EXPECT_THAT(groups.back().numbers, ::testing::ElementsAre(0)) << "the first of the forward pass";
@@ -56,7 +57,7 @@ TEST_F(ParameterGroupTest, PartsStandInTheOrderOfTheBackwardPass) {
 }
 
 TEST_F(ParameterGroupTest, EveryParameterIsInOneGroup) {
-  nn::Model deferred = model(nn::Values::kDeferred);
+  nn::Model deferred = model();
   for (const auto& groups : {by_part(deferred), by_bucket(deferred, 500)}) {
     std::vector<std::size_t> numbers;
     for (const ParameterGroup& group : groups) {
@@ -75,30 +76,10 @@ TEST_F(ParameterGroupTest, EveryParameterIsInOneGroup) {
   }
 }
 
-TEST_F(ParameterGroupTest, AFlatArrayIsOfTheParametersTypeAndViewsAreOfTheirShape) {
-  nn::Model deferred = model(nn::Values::kDeferred);
-  const ParameterGroup group = by_part(deferred).front();
-  const Tensor flat = group.flat(group.layout.padded, MemoryCategory::kGradients);
-  EXPECT_EQ(flat.dtype(), dtype);
-  EXPECT_EQ(device.memory().current()[MemoryCategory::kGradients],
-            group.layout.padded * size_of(dtype));
-  for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-    flat.fill(0);
-    const Tensor view = group.view(flat, i);
-    EXPECT_EQ(view.shape(), group.parameters[i]->shape());
-    view.fill(1);
-    const std::vector<double> values = flat.to_vector();
-    for (std::size_t e = 0; e < values.size(); ++e) {
-      const Range& place = group.layout.places[i];
-      EXPECT_EQ(values[e], place.begin <= e && e < place.end ? 1 : 0) << "element " << e;
-    }
-  }
-}
-
 /// Each rank makes the elements of its own shard, and zeros for padding.
 TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnTheRankThatMakesThem) {
-  nn::Model deferred = model(nn::Values::kDeferred);
-  const nn::Model plain = model(nn::Values::kAllocated);
+  nn::Model deferred = model();
+  const nn::Model plain(config, device, dtype, seed, factory);
   for (const ParameterGroup& group : by_bucket(deferred, 700)) {
     std::vector<double> expected(group.layout.padded, 0.0);
     for (std::size_t i = 0; i < group.numbers.size(); ++i) {
@@ -111,42 +92,10 @@ TEST_F(ParameterGroupTest, InitialValuesDoNotDependOnTheRankThatMakesThem) {
       const Tensor made = group.flat(own.size(), MemoryCategory::kParameters);
       made.fill(7);
       group.initialize(made, rank);
-      EXPECT_TRUE(ultra::test::all_equal(
+      EXPECT_TRUE(test::all_equal(
           made, std::vector<double>(expected.begin() + static_cast<std::ptrdiff_t>(own.begin),
                                     expected.begin() + static_cast<std::ptrdiff_t>(own.end))))
           << group.name << ", rank " << rank;
-    }
-  }
-}
-
-TEST_F(ParameterGroupTest, WholeWeightsAreTheModelsInitialValues) {
-  const nn::Model plain = model(nn::Values::kAllocated);
-  for (const std::size_t capacity : {std::size_t{0}, std::size_t{300}, kEverything}) {
-    nn::Model flat = model(nn::Values::kDeferred);
-    const std::vector<Tensor> arrays = whole_weights(by_bucket(flat, capacity));
-    for (std::size_t p = 0; p < plain.parameters().size(); ++p) {
-      EXPECT_TRUE(
-          ultra::test::all_equal(flat.parameters()[p]->value(), plain.parameters()[p]->value()))
-          << plain.parameters()[p]->name();
-    }
-  }
-}
-
-TEST_F(ParameterGroupTest, WhatIsWrittenToTheArraysIsWhatTheModelReads) {
-  nn::Model flat = model(nn::Values::kDeferred);
-  const std::vector<ParameterGroup> groups = by_bucket(flat, 300);
-  std::size_t bytes = 0;
-  for (const ParameterGroup& group : groups) bytes += group.layout.padded * size_of(dtype);
-  EXPECT_EQ(device.memory().current()[MemoryCategory::kParameters], 0U);
-  const std::vector<Tensor> arrays = whole_weights(groups);
-  EXPECT_EQ(device.memory().peak(MemoryCategory::kParameters).bytes, bytes)
-      << "the weights and the padding";
-  ASSERT_EQ(arrays.size(), groups.size());
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    EXPECT_EQ(arrays[g].numel(), groups[g].layout.padded);
-    arrays[g].fill(static_cast<double>(g));
-    for (const nn::Parameter* parameter : groups[g].parameters) {
-      EXPECT_EQ(parameter->value().to_vector().back(), static_cast<double>(g));
     }
   }
 }

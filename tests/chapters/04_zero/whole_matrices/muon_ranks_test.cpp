@@ -79,37 +79,6 @@ TEST_F(MuonTraining, IsThatOfOneRank) {
   }
 }
 
-/// Muon of whatever a rank has at hand: the mistake.
-class OfPieces final : public optim::UpdateRule {
- public:
-  optim::StateSpecs states(optim::WeightKind kind) const override { return muon_->states(kind); }
-  void apply(std::size_t i, const optim::TensorUpdate& update, std::span<const Tensor> states,
-             const optim::StepConstants& step) const override {
-    if (states.size() > 1) return muon_->apply(i, update, states, step);
-    optim::TensorUpdate along = update;
-    along.grad = muon_->direction(i, update, states, step);
-    muon_->transform(along.grad.view({1, along.grad.numel()}));
-    muon_->step_along(i, along, step);
-  }
-
- private:
-  optim::Rule muon_ = optim::make_rule("muon");
-};
-
-// It learns, and nothing says so but the comparison with one rank.
-TEST_F(MuonTraining, OfFlatSlicesIsAnotherTraining) {
-  const ZeroCase c =
-      draw_muon(3, random.pick({kSharded[0], kSharded[1], kSharded[2]}), DType::kF64);
-  on_ranks(c, [&](Communicator& dp) {
-    const train::TrainResult wrong =
-        train_zero(dp, c, {.rule = std::make_shared<const OfPieces>()});
-    const RankRun one = run_alone(dp, c.options);
-    const double found = wrong.steps.back().loss;
-    const double expected = one.result.steps.back().loss;
-    EXPECT_GT(std::abs(found / expected - 1), 1e-8) << "the tests before allow 1e-10";
-  });
-}
-
 // A matrix has one number of state for each element, all else two; a rank has those of its shards.
 TEST_F(MuonTraining, StatesTakeTheirBytesAndNoMore) {
   for (const int ranks : {2, 3}) {
@@ -168,15 +137,13 @@ TEST_F(MuonTraining, SendsWhatOwnersLackTwice) {
 
 // The exchange by itself: matrices in parts of every kind, and the mistakes that it is there to avoid.
 
-using ultra::test::all_equal;
-
 /// A matrix, and who has which part of it.
 struct CutMatrix {
   Tensor whole;
   std::vector<std::optional<MatrixPart>> parts;  // empty: all have all of it
 };
 
-class WholeMatricesTest : public ultra::test::RandomTest {
+class WholeMatricesTest : public RandomTest {
  protected:
   /// Ranges that together are all of it, some of them empty.
   std::vector<Range> cut(std::size_t size, std::size_t ranks) {
@@ -210,14 +177,6 @@ class WholeMatricesTest : public ultra::test::RandomTest {
     const Tensor copy = matrix.clone();
     optim::newton_schulz(copy);
     return copy;
-  }
-
-  /// How far two matrices are apart, over the length of the second.
-  static double distance(const Tensor& a, const Tensor& b) {
-    const Tensor difference = b.clone();
-    ops::scale_into(difference, -1.0);
-    ops::add_into(difference, a);
-    return std::sqrt(ops::sum_of_squares(difference) / ops::sum_of_squares(b));
   }
 };
 
@@ -265,35 +224,6 @@ TEST_F(WholeMatricesTest, TransformsEachMatrixOnceWhateverItsPartsAre) {
       }
     });
   }
-}
-
-// Each of them trains without a message. The right step is equal to rounding; these are nowhere near.
-TEST_F(WholeMatricesTest, StepsOfPartsAreOtherSteps) {
-  constexpr std::size_t kRanks = 4;
-  const std::size_t rows = 4 * random.between(3, 6);
-  const std::size_t columns = 4 * random.between(3, 6);
-  std::vector<Tensor> gradients;  // of each rank
-  const Tensor sum = Tensor::zeros(device, {rows, columns}, DType::kF64);
-  const Tensor not_summed = sum.clone();
-  for (std::size_t rank = 0; rank < kRanks; ++rank) {
-    const Tensor own = random.tensor(device, {rows, columns}, DType::kF64);
-    ops::add_into(sum, own);
-    ops::add_into(not_summed, orthogonalized(own));
-  }
-  ops::scale_into(not_summed, 1.0 / kRanks);
-  const Tensor expected = orthogonalized(sum);
-  const Tensor flat_slices = sum.clone();
-  const Tensor column_shards = sum.clone();
-  const std::size_t slice = rows * columns / kRanks;
-  for (std::size_t rank = 0; rank < kRanks; ++rank) {
-    optim::newton_schulz(flat_slices.view({kRanks, slice}).slice(0, {rank, rank + 1}));
-    const Tensor columns_of_rank =
-        column_shards.slice(1, {rank * columns / kRanks, (rank + 1) * columns / kRanks});
-    columns_of_rank.copy_from(orthogonalized(columns_of_rank));
-  }
-  EXPECT_GT(distance(flat_slices, expected), 0.3);
-  EXPECT_GT(distance(column_shards, expected), 0.3);
-  EXPECT_GT(distance(not_summed, expected), 0.3);
 }
 
 }  // namespace

@@ -16,13 +16,13 @@
 namespace ultra::zero {
 namespace {
 
-class MuonRecorded : public ultra::test::RandomTest {
+class MuonRecorded : public test::RandomTest {
  protected:
   static train::Setup parsed(int ranks, const std::string& flags) {
     return train::parse_setup(
         train::list_of(memory::technique(), collectives::technique(), data_parallel::technique(),
                        technique()),
-        ultra::test::words_of(fmt::format("--dp {} --on dgx-h100 {}", ranks, flags)));
+        test::words_of(fmt::format("--dp {} --on dgx-h100 {}", ranks, flags)));
   }
 
   /// FLOP of all ranks in a step.
@@ -102,7 +102,7 @@ TEST_F(MuonRecorded, ABatchTakesMemoryForItsMatricesAlone) {
 }
 
 TEST_F(MuonRecorded, NoOtherRuleHasBatchesOfMatrices) {
-  ultra::test::expect_message<ConfigError>(
+  test::expect_message<ConfigError>(
       [] { static_cast<void>(parsed(2, "--zero 1 --muon-batch 1")); },
       {"--muon-batch has no meaning without --optimizer muon", "adamw"});
 }

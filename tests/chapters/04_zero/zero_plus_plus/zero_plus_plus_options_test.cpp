@@ -19,18 +19,12 @@ class ZeroPlusPlusOptionsTest : public test::ZeroFlags {
 
   void expect_unreadable(const std::string& list, const Words& parts) {
     const auto read = [&] { parse(Words{"--zero", "3", "--zero++", list}); };
-    ultra::test::expect_parts(ultra::test::message_of<ConfigError>(read), parts);
+    test::expect_parts(test::message_of<ConfigError>(read), parts);
   }
 };
 
 constexpr BlockFormat kInt8{.bits = QuantizedBits::kEight};
 constexpr BlockFormat kInt4{.bits = QuantizedBits::kFour, .block = 32};
-
-TEST_F(ZeroPlusPlusOptionsTest, ByDefaultNothingChanges) {
-  EXPECT_EQ(settings(""), ZeroPlusPlus());
-  EXPECT_EQ(settings("--zero 3"), ZeroPlusPlus());
-  EXPECT_TRUE(zero.plus_plus.config().empty());
-}
 
 TEST_F(ZeroPlusPlusOptionsTest, WordsAreTechniquesInAnyOrder) {
   EXPECT_EQ(settings("--zero 3 --zero++ weights-int8"),
@@ -106,20 +100,10 @@ TEST_F(ZeroPlusPlusOptionsTest, NodesMakeUpTheReplicas) {
   expect_nodes_refused(
       8, {"--node-size 3", "8 ranks are not whole nodes of 3", "Choose a divisor of 8"});
   for (const char* bad : {"0", "-1", "1.5", "two", "3000000000"}) {
-    ultra::test::expect_refused<ConfigError>(
+    test::expect_refused<ConfigError>(
         [&](const Words& words) { parse(words); },
         {{std::string("--node-size ") + bad, {"--node-size is ", "from 1 to 1000000"}}});
   }
-}
-
-TEST_F(ZeroPlusPlusOptionsTest, TheMetricsFileHasTheFlags) {
-  parse("--zero 3 --zero++ hierarchical,gradients-int4 --node-size 2");
-  const train::ExtraConfig config = zero.config(data_parallel);
-  ASSERT_EQ(config.size(), 8U);
-  EXPECT_EQ(config[6].first, "zero_plus_plus");
-  EXPECT_EQ(std::get<std::string>(config[6].second), "hierarchical,gradients-int4");
-  EXPECT_EQ(config[7].first, "node_size");
-  EXPECT_EQ(std::get<std::size_t>(config[7].second), 2U);
 }
 
 }  // namespace

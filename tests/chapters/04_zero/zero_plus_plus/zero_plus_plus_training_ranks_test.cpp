@@ -5,20 +5,16 @@
 // Covers: chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp
 
 #include <cstdio>
-#include <map>
 
 #include "chapters/04_zero/shards/shard_groups.hpp"
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_volume.hpp"
 #include "tests/chapters/04_zero/zero_plus_plus/zero_plus_plus_case.hpp"
-#include "tests/support/ranks/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ultra::test::fates_of;
-using ultra::test::is_a;
 
 class ZeroPlusPlusTraining : public ZeroPlusPlusTest {
  protected:
@@ -63,8 +59,6 @@ class ZeroPlusPlusTraining : public ZeroPlusPlusTest {
   }
 };
 
-// The same bits -----------------------------------------------------------------------------------
-
 TEST_F(ZeroPlusPlusTraining, SecondaryShardsChangeNoBit) {
   for (int ranks = 1; ranks <= 8; ++ranks) {
     for (const std::string list : {"", "weights-int8,"}) {
@@ -106,8 +100,6 @@ TEST_F(ZeroPlusPlusTraining, OneNodeAndNodesOfOneRankReduceInOneStep) {
   }
 }
 
-// Near ZeRO-3 -------------------------------------------------------------------------------------
-
 /// The promise of the method: quantisation costs no quality. Lists without "hierarchical" stand for
 /// those with it, which have the same bits (SecondaryShardsChangeNoBit).
 TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
@@ -127,34 +119,6 @@ TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
         }
       },
       in_rank_order(Progress::kOnCall));
-}
-
-// Errors ------------------------------------------------------------------------------------------
-
-TEST_F(ZeroPlusPlusTraining, ARankThatThrowsInAPassEndsAll) {
-  for (const std::string& list : all_techniques()) {
-    ZeroCase c = draw_with(list, 4, DType::kF32);
-    const int guilty = static_cast<int>(random.between(0, 3));
-    const auto body = [&](Communicator& dp) {
-      StageChanges changes;
-      nn::HookHandle hook;
-      changes.observer = observing([&](std::size_t step, nn::Model& model) {
-        if (dp.rank() != guilty || step != 2) return;
-        hook = model.add_part_hook(
-            {.backward = [](const auto&) { throw NumericError("this block is broken"); }});
-      });
-      static_cast<void>(train_zero(dp, c, changes));
-    };
-    ultra::test::Fates found;
-    quietly([&] { found = fates_of(4, body, in_rank_order()); });
-    SCOPED_TRACE(list);
-    EXPECT_NE(found.thrown, nullptr);
-    for (const auto& [rank, fate] : found.ranks) {
-      EXPECT_THAT(fate.message, HasSubstr("this block is broken"));
-      EXPECT_EQ(is_a<NumericError>(fate.error), rank == guilty);
-      EXPECT_LT(fate.seconds, 20);
-    }
-  }
 }
 
 // What training runs with ZeRO++ send, in all and between nodes, and what memory they take: to the
@@ -190,14 +154,12 @@ class NodeTraffic : public CommObserver {
     }
     SentBytes& sum = info.kind == OpKind::kAllGather ? gathers : reductions;
     sum += sent;
-    if (info.kind == OpKind::kAllGather) ++operations[info.communicator];
   }
 
   void waited(const OperationInfo&, Clock::time_point, Clock::time_point) override {}
 
   SentBytes gathers;
   SentBytes reductions;
-  std::map<std::string, std::size_t> operations;  ///< gathers, by group
 
  private:
   [[nodiscard]] std::size_t between(const OperationInfo& info, std::size_t sent_bytes) const {
@@ -262,8 +224,6 @@ std::vector<FlatLayout> layouts_of(const ZeroCase& c) {
   return layouts;
 }
 
-// Volume ------------------------------------------------------------------------------------------
-
 TEST_F(ZeroPlusPlusVolume, EveryRankSendsWhatTheClosedFormsSay) {
   for_cases([](const ZeroCase& c) {
     on_ranks(
@@ -286,34 +246,6 @@ TEST_F(ZeroPlusPlusVolume, EveryRankSendsWhatTheClosedFormsSay) {
         },
         options());
   });
-}
-
-/// The gathers for the backward pass are inside the node: they reach no other. Of the head there is
-/// none, it stays at the turn.
-TEST_F(ZeroPlusPlusVolume, WithSecondaryShardsBackwardGathersStayInTheNode) {
-  for (const auto& [ranks, node] : {std::pair{4, 2}, std::pair{6, 3}, std::pair{8, 4}}) {
-    ZeroCase c = draw_with("hierarchical", ranks, DType::kF32);
-    c.settings.plus_plus.node_size = static_cast<std::size_t>(node);
-    c.options.steps = 1;
-    on_ranks(
-        c,
-        [&](Communicator& dp) {
-          NodeTraffic traffic(dp, static_cast<std::size_t>(node));
-          dp.set_observer(&traffic);
-          static_cast<void>(train_zero(dp, c));
-          dp.set_observer(nullptr);
-          const std::size_t units = c.options.model.num_layers + 2;
-          EXPECT_EQ(traffic.operations.at("node"), (units - 1) * c.passes());
-          traffic.operations.erase("node");
-          EXPECT_EQ(traffic.operations.size(), 1U) << "all ranks";
-          EXPECT_EQ(traffic.operations.begin()->second, units * c.passes());
-          const StepVolume volume = sent_in_micro_batch(layouts_of(c), DType::kF32,
-                                                        c.settings.plus_plus, {dp.rank(), ranks});
-          EXPECT_EQ(volume.backward.between, 0U);
-          EXPECT_GT(volume.backward.total, 0U);
-        },
-        options());
-  }
 }
 
 }  // namespace

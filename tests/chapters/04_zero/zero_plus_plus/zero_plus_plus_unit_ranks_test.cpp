@@ -118,7 +118,7 @@ TEST_F(ZeroPlusPlusUnitTest, BothPassesOfAllRanksHaveTheWeightsThatTravelled) {
           });
           EXPECT_FALSE(rank.groups[u].parameters.front()->has_value());
         }
-        ultra::test::Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
+        Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
         numbers.fill(unit.shard(), 1.0);  // an update, of the exact weights
         EXPECT_TRUE(rank.expected(u) != wanted);
       }
@@ -188,7 +188,7 @@ TEST_F(ZeroPlusPlusUnitTest, AForwardPassWithoutAGatherForItsBackwardPassLeavesN
       for (const UseKind use : {UseKind::kForward, UseKind::kForward, UseKind::kBackward}) {
         rank.use(0, use, [&] { EXPECT_TRUE(rank.weights(0) == wanted) << "step " << step; });
       }
-      ultra::test::Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
+      Random numbers(static_cast<std::uint64_t>(10 * step + dp.rank() + 1));
       numbers.fill(unit.shard(), 1.0);  // an update
     }
   });
@@ -208,28 +208,6 @@ TEST_F(ZeroPlusPlusUnitTest, ReleasedUnitsTakeNoBuffersAndMessagesGoWhenTheUnitC
     EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication), whole);
     unit.release();
     EXPECT_EQ(rank.in_use(MemoryCategory::kCommunication), 0U);
-  });
-}
-
-TEST_F(ZeroPlusPlusUnitTest, CallsOutOfTurnAreErrors) {
-  for_ranks([](UnitRank& rank, const Communicator&) {
-    ZeroPlusPlusUnit& unit = *rank.units.front();
-    EXPECT_THAT(message_of<InternalError>([&] { unit.wait(); }), HasSubstr("start_gather()"));
-    EXPECT_THAT(message_of<InternalError>([&] { unit.release(); }), HasSubstr("gathered"));
-    unit.start_gather();
-    EXPECT_THAT(message_of<InternalError>([&] { unit.start_gather(); }), HasSubstr("released"));
-    unit.wait();
-    EXPECT_THAT(message_of<InternalError>([&] { unit.start_gather(); }), HasSubstr("released"));
-    unit.release();
-  });
-}
-
-TEST_F(ZeroPlusPlusUnitTest, SecondaryShardsNeedNodes) {
-  ZeroCase c = draw(2, ZeroStage::kParameters, DType::kF32);
-  c.settings.cut = ShardCut::kFlat;
-  c.settings.plus_plus.secondary = SecondaryShards::kInNode;
-  on_ranks(c, [&](Communicator& dp) {
-    EXPECT_THAT(message_of<InternalError>([&] { const UnitRank rank(dp, c); }), HasSubstr("nodes"));
   });
 }
 

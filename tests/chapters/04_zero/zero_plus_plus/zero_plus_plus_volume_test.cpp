@@ -136,9 +136,8 @@ TEST(SentInMicroBatch, KeptUnitsAreGatheredOnce) {
 }
 
 TEST(SentInMicroBatch, NodesMustMakeUpTheRanks) {
-  EXPECT_THAT(
-      ultra::test::message_of<ConfigError>([] { static_cast<void>(sent("hierarchical", 3, 0)); }),
-      HasSubstr("8 ranks are not whole nodes of 3"));
+  EXPECT_THAT(test::message_of<ConfigError>([] { static_cast<void>(sent("hierarchical", 3, 0)); }),
+              HasSubstr("8 ranks are not whole nodes of 3"));
 }
 
 }  // namespace
