@@ -8,13 +8,12 @@ namespace {
 
 using nlohmann::json;
 using ::testing::ContainsRegex;
-using ultra::test::expect_near_losses;
-using ultra::test::expect_parts;
+using namespace test;
 
 const std::string kModel = "--global-batch 6 --dtype f64 ";
 const std::string kFiveSteps = kModel + "--steps 5 ";
 
-class SplitProgram : public ultra::test::ProgramTest {
+class SplitProgram : public ProgramTest {
  protected:
   SplitProgram() : ProgramTest("05_tensor_sequence_parallel") {}
 

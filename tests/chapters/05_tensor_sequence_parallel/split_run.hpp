@@ -14,17 +14,11 @@ namespace ultra::tensor_parallel::test {
 
 using namespace ultra::test;
 
-using ultra::test::Axes;
-using ultra::test::expect_same_on_all;
-using ultra::test::losses_and_norms;
-using ultra::test::MeshCase;
-using ultra::test::RankRun;
-
 /// @brief The techniques of the chapter's program, with the flags that chapters to come ask for.
 inline train::Techniques techniques() {
-  return train::list_of(ultra::test::flags_of_every_trainer(), memory::technique(),
-                        collectives::technique(), data_parallel::technique(), zero::technique(),
-                        zero::offload(), technique());
+  return train::list_of(flags_of_every_trainer(), memory::technique(), collectives::technique(),
+                        data_parallel::technique(), zero::technique(), zero::offload(),
+                        technique());
 }
 
 /// @brief How ranks of tp split tokens, and hide their transfers.
@@ -56,71 +50,8 @@ inline MeshCase with_latents(MeshCase c, Random& random, bool absorbed) {
   return c;
 }
 
-/// @brief What a rank of a mesh had at the end.
-struct SplitRun : RankRun {
-  std::vector<double> padding;  ///< of the rank's shards
-};
-
-/// @brief Reads what pads the vocabulary when the training ends.
-class KeptPadding : public train::Technique {
- public:
-  explicit KeptPadding(std::vector<double>& padding) : padding_(padding) {}
-
-  std::unique_ptr<train::Worker> wrap_worker(std::unique_ptr<train::Worker> worker,
-                                             const train::TrainerState& trainer,
-                                             const train::Setup&) const override {
-    return std::make_unique<Reader>(std::move(worker), trainer, padding_);
-  }
-
- private:
-  class Reader : public train::Worker {
-   public:
-    Reader(std::unique_ptr<train::Worker> worker, const train::TrainerState& trainer,
-           std::vector<double>& padding)
-        : worker_(std::move(worker)), trainer_(trainer), padding_(padding) {}
-
-    train::StepOutcome step(const train::StepPlan& plan) override { return worker_->step(plan); }
-    std::size_t skipped_steps() const override { return worker_->skipped_steps(); }
-    std::size_t parameter_count() const override { return worker_->parameter_count(); }
-    void conclude(std::vector<train::StepMetrics>& steps) override {
-      worker_->conclude(steps);
-      for (const auto& states : trainer_.states) {
-        for (std::size_t i = 0; i < states->pieces().size(); ++i) read(*states, i);
-      }
-    }
-
-   private:
-    void read(train::ModelStates& states, std::size_t number) {
-      const train::OwnedPiece& piece = states.pieces()[number];
-      const Tensor values =
-          Tensor::empty(Device::cpu(), {piece.elements.size()}, piece.parameter->dtype());
-      states.read_weights(number, values);
-      const std::vector<double> all = values.to_vector();
-      const std::size_t begin = std::max(piece.parameter->own_count(), piece.elements.begin);
-      for (std::size_t e = begin; e < piece.elements.end; ++e) {
-        padding_.push_back(all[e - piece.elements.begin]);
-      }
-    }
-
-    std::unique_ptr<train::Worker> worker_;
-    train::TrainerState trainer_;
-    std::vector<double>& padding_;
-  };
-
-  std::vector<double>& padding_;
-};
-
-/// @brief Trains on the ranks of `world`, as many as the case's mesh has, and reads the weights.
-inline SplitRun run_split(const Communicator& world, const MeshCase& c) {
-  SplitRun run;
-  train::Setup setup = c.setup();
-  setup.techniques.push_back(std::make_unique<KeptPadding>(run.padding));
-  static_cast<RankRun&>(run) = ultra::test::run_of(std::move(setup), world);
-  return run;
-}
-
 /// @brief Random small runs that can be split.
-class SplitTest : public ultra::test::MeshTest {
+class SplitTest : public MeshTest {
  protected:
   /// Transfers hidden in any way.
   Split draw_split(SequenceParallel on) {

@@ -44,8 +44,8 @@ TEST_F(FactoryTest, RanksStartWithTheirShardsOfTheWholeWeights) {
         SCOPED_TRACE(own.name());
         EXPECT_EQ(own.name(), whole.parameters()[i]->name());
         EXPECT_EQ(own.global_shape(), whole.parameters()[i]->global_shape());
-        EXPECT_TRUE(ultra::test::all_equal(without_padding(own, own.value()),
-                                           shard_of(own, whole.parameters()[i]->value())));
+        EXPECT_TRUE(all_equal(without_padding(own, own.value()),
+                              shard_of(own, whole.parameters()[i]->value())));
       }
     });
   }
@@ -85,14 +85,6 @@ TEST_F(FactoryTest, AVocabularyThatDoesNotDivideIsPadded) {
   }
   EXPECT_EQ(rows, (std::vector<Range>{{0, 3}, {3, 6}, {6, 9}, {9, 10}}));
   EXPECT_EQ(padding, (std::vector<std::size_t>{0, 0, 0, 2}));
-}
-
-TEST_F(FactoryTest, RingsNeedSequenceParallelism) {
-  run_ranks(2, [&](Communicator& tp) {
-    nn::DenseFactory dense;
-    EXPECT_THROW(TensorParallelFactory(dense, tp, SequenceParallel::kOff, TensorOverlap::kRing),
-                 InternalError);
-  });
 }
 
 }  // namespace

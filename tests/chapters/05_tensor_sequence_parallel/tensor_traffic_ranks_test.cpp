@@ -190,22 +190,5 @@ TEST_F(TensorTrafficTest, PartsOfMatricesTravelToTheirOwnersAndBack) {
   }
 }
 
-// Megatron's count: 4 all-reduces of b s h elements per block. With sequence parallelism each
-// becomes a reduce-scatter and an all-gather; the other all-gathers get a column's input again.
-TEST_F(TensorTrafficTest, ABlockExchangesItsActivationsFourTimes) {
-  const std::size_t layers = random.between(1, 90);
-  const auto per_block = [&](const TensorParallelLayout& layout) {
-    const ActivationExchanges more = activation_exchanges(layers + 1, layout);
-    const ActivationExchanges less = activation_exchanges(layers, layout);
-    return ActivationExchanges{.all_reduces = more.all_reduces - less.all_reduces,
-                               .all_gathers = more.all_gathers - less.all_gathers,
-                               .reduce_scatters = more.reduce_scatters - less.reduce_scatters};
-  };
-  EXPECT_EQ(per_block({.tp = 2}), (ActivationExchanges{.all_reduces = 4}));
-  EXPECT_EQ(per_block({.tp = 2, .sequence_parallel = SequenceParallel::kOn}),
-            (ActivationExchanges{.all_gathers = 4 + 2, .reduce_scatters = 4}));
-  EXPECT_EQ(per_block({.tp = 1}), ActivationExchanges());
-}
-
 }  // namespace
 }  // namespace ultra::tensor_parallel

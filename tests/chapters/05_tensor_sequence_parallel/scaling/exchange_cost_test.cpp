@@ -17,8 +17,6 @@ namespace {
 
 using collectives::LinkKind;
 using collectives::Topology;
-using testing::AllOf;
-using testing::HasSubstr;
 
 constexpr OpKind kOps[] = {OpKind::kAllReduce, OpKind::kAllGather, OpKind::kReduceScatter};
 constexpr ExchangeAlgorithm kAlgorithms[] = {ExchangeAlgorithm::kRing,
@@ -35,7 +33,7 @@ collectives::RingCost ring_cost(OpKind op, int ranks, std::size_t count, std::si
   return collectives::ring_reduce_scatter_cost(ranks, count, element_bytes, link);
 }
 
-class SimulateExchange : public ultra::test::RandomTest {
+class SimulateExchange : public test::RandomTest {
  protected:
   Topology random_machine(int nodes, int gpus) {
     return {.nodes = nodes,
@@ -118,16 +116,6 @@ TEST(SimulateExchangeOnARing, TheNicAtTheBorderCarriesAlmostAll) {
   EXPECT_LT(two_levels.seconds, cost.seconds / 4);
 }
 
-TEST(SimulateExchangeOnOneRank, TakesNothing) {
-  const Topology machine = collectives::parse_topology("h100,gpus=1,nics=1");
-  for (const OpKind op : kOps) {
-    for (const ExchangeAlgorithm algorithm : kAlgorithms) {
-      EXPECT_EQ(simulate_exchange({.op = op, .count = 100, .element_bytes = 2}, algorithm, machine),
-                ExchangeCost{});
-    }
-  }
-}
-
 TEST(SimulateExchangeRefuses, OtherOperations) {
   EXPECT_THAT(test::message_of<ConfigError>([] {
                 static_cast<void>(simulate_exchange(
@@ -135,11 +123,6 @@ TEST(SimulateExchangeRefuses, OtherOperations) {
                     ExchangeAlgorithm::kRing, collectives::parse_topology("h100")));
               }),
               HasSubstr("not by broadcast"));
-}
-
-TEST(ToString, NamesExchangeAlgorithms) {
-  EXPECT_EQ(to_string(ExchangeAlgorithm::kRing), "ring");
-  EXPECT_EQ(to_string(ExchangeAlgorithm::kTwoLevel), "two-level");
 }
 
 /// Nodes of equally many ranks, and elements among them.
@@ -184,16 +167,6 @@ std::string name(const Case& c) {
          std::to_string(c.count) + " elements";
 }
 
-TEST(TwoLevelPart, CoversEveryElementOnce) {
-  for (const Case& c : cases()) {
-    std::vector<int> owners(c.count, 0);
-    for (int rank = 0; rank < c.ranks(); ++rank) {
-      for (std::size_t i = c.part(rank).begin; i < c.part(rank).end; ++i) ++owners[i];
-    }
-    EXPECT_EQ(owners, std::vector<int>(c.count, 1)) << name(c);
-  }
-}
-
 TEST(TwoLevelAllGather, GivesAllPartsToAll) {
   for (const Case& c : cases()) {
     std::vector<test::RankBuffers<double>> buffers;
@@ -233,16 +206,6 @@ TEST(TwoLevelReduceScatter, LeavesEachRankTheSumOfItsPart) {
       }
     }
     EXPECT_EQ(result.rounds, c.nodes - 1 + c.ranks_per_node - 1) << name(c);
-  }
-}
-
-/// The header's volume: n (N-1)/P between nodes and n (L-1)/L inside.
-TEST(TwoLevelAllGather, SendsWhatItSays) {
-  const Case c{.nodes = 3, .ranks_per_node = 4, .count = 120};
-  const comm::Group group = comm::Group::all(5, 12);
-  for (const MakeLane lane_of : {two_level_all_gather, two_level_reduce_scatter}) {
-    const comm::Schedule schedule{.lanes = {lane_of(group, c.range(), 4)}};
-    EXPECT_EQ(comm::sent_count(schedule, 5), 120U * 2 / 12 + 120U * 3 / 4);
   }
 }
 

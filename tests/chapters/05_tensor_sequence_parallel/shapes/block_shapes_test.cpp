@@ -13,10 +13,6 @@
 namespace ultra::tensor_parallel {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 /// h 16, 4 heads of 4, 2 key/value heads (kv 8), f 24, V 32; 3 sequences of 8 tokens.
 BlockShapesRequest request_of(int tp, SequenceParallel sequence_parallel) {
   return {.model = {.vocab_size = 32,
@@ -40,7 +36,7 @@ void on_split_ranks(const TensorParallelLayout& layout,
   });
 }
 
-class BlockShapes : public ultra::test::RandomTest {};
+class BlockShapes : public test::RandomTest {};
 
 /// "input [3, 8, 16] whole" for each tensor of the row: inputs, weights, outputs.
 std::vector<std::string> lines(const BlockShapeRow& row) {
@@ -51,27 +47,6 @@ std::vector<std::string> lines(const BlockShapeRow& row) {
     }
   }
   return result;
-}
-
-// By hand -----------------------------------------------------------------------------------------
-
-TEST_F(BlockShapes, OfADenseBlockAreWhole) {
-  const std::vector<BlockShapeRow> rows = run_split_block(request_of(1, SequenceParallel::kOff));
-  ASSERT_EQ(rows.size(), 22U);
-  for (const BlockShapeRow& row : rows) {
-    for (const auto* tensors : {&row.inputs, &row.weights, &row.outputs}) {
-      for (const PlacedTensor& tensor : *tensors) {
-        EXPECT_EQ(tensor.placement, Placement::kWhole) << row.step << " " << tensor.name;
-        EXPECT_EQ(tensor.split, std::nullopt);
-        EXPECT_EQ(tensor.local, tensor.whole);
-        EXPECT_EQ(tensor.words, "whole");
-      }
-    }
-  }
-  EXPECT_THAT(lines(rows[2]),
-              ElementsAre("input [3, 8, 16] whole", "q_proj [16, 16] whole", "k_proj [8, 16] whole",
-                          "v_proj [8, 16] whole", "query [3, 8, 16] whole", "key [3, 8, 8] whole",
-                          "value [3, 8, 8] whole"));
 }
 
 // The rows of the Ultra-Scale Playbook's table for tensor parallelism alone: hidden dimension and
@@ -179,28 +154,6 @@ TEST_F(BlockShapes, AreToldApartWhereSizesCoincide) {
   EXPECT_EQ(lines(rows[9])[2], "logits [16, 16, 16] split by vocabulary: V/t");
 }
 
-// A rank's shapes, of any layout ------------------------------------------------------------------
-
-// A factory of another layout is found out, in the first step that differs.
-TEST_F(BlockShapes, RefuseWhatTheLayoutDoesNotSay) {
-  const auto refusal = [](const BlockShapesRequest& request, const TensorParallelLayout& other) {
-    std::string message;
-    on_split_ranks(other, [&](nn::LayerFactory& factory, bool first) {
-      const std::string own = ultra::test::message_of<InternalError>(
-          [&] { (void)run_block(request, factory, Device::cpu()); });
-      if (first) message = own;
-    });
-    return message;
-  };
-  const auto off = request_of(2, SequenceParallel::kOff);
-  const auto on = request_of(2, SequenceParallel::kOn);
-  EXPECT_THAT(refusal(on, off.layout),
-              AllOf(HasSubstr("embed_tokens, forward pass: output is [3, 8, 16]"),
-                    HasSubstr("tp 2 with sequence parallelism on makes it [3, 4, 16]")));
-  EXPECT_THAT(refusal(off, on.layout), HasSubstr("sequence parallelism off makes it [3, 8, 16]"));
-  EXPECT_THAT(refusal(off, {.tp = 1}), HasSubstr("embed_tokens is [32, 16]"));
-}
-
 TEST_F(BlockShapes, RefuseASingleWrongShapeInAnyStep) {
   const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
   std::vector<RecordedStep> right;
@@ -208,9 +161,8 @@ TEST_F(BlockShapes, RefuseASingleWrongShapeInAnyStep) {
     const Device own = Device::cpu();
     ShapeRecorder recorder(factory);
     nn::Model model(request.model, own, DType::kF32, 0, recorder);
-    ultra::test::Random same(seed);
-    ultra::test::run_step(model,
-                          ultra::test::random_micro_batch(same, own, {.vocab_size = 16}, 3, 8), 24);
+    test::Random same(seed);
+    test::run_step(model, test::random_micro_batch(same, own, {.vocab_size = 16}, 3, 8), 24);
     if (first) right = recorder.steps();
   });
   EXPECT_NO_THROW((void)block_shapes(request, right));
@@ -239,7 +191,7 @@ TEST_F(BlockShapes, RefuseASingleWrongShapeInAnyStep) {
 TEST_F(BlockShapes, RefuseLayoutsThatCannotBe) {
   nn::DenseFactory dense;
   const auto refusal = [&](const BlockShapesRequest& request) {
-    return ultra::test::message_of<ConfigError>([&] { (void)run_block(request, dense, device); });
+    return test::message_of<ConfigError>([&] { (void)run_block(request, dense, device); });
   };
   BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
   request.batch.seq_len = 7;
@@ -347,25 +299,6 @@ TEST(BlockShapesTable, AreJsonRows) {
   EXPECT_TRUE(json[21]["outputs"].empty());
 }
 
-TEST(BlockShapesTable, WidensItsColumns) {
-  BlockShapesRequest request = request_of(1, SequenceParallel::kOff);
-  request.model.vocab_size = 123456789;  // of the request: nothing of that size is built here
-  request.batch = {.size = 123456, .seq_len = 123456};
-  const std::vector<RecordedStep> steps = {
-      {.kind = PartKind::kLoss,
-       .pass = Pass::kForward,
-       .layer = {},
-       .name = "loss",
-       .inputs = {{"logits", {123456, 123456, 123456789}}, {"targets", {123456, 123456}}}}};
-  EXPECT_THAT(format_block_shapes(request, block_shapes(request, steps)),
-              HasSubstr("  forward  region         tensor   on a rank                    whole     "
-                        "                   place\n"
-                        "  loss     TP region  in  logits   [123456, 123456, 123456789]  [123456, "
-                        "123456, 123456789]  whole\n"
-                        "                      in  targets  [123456, 123456]             [123456, "
-                        "123456]             whole\n"));
-}
-
 // The Ultra-Scale Playbook's table: tensor parallelism alone, and with sequence parallelism.
 TEST(BlockShapesTable, ComparesLayouts) {
   std::vector<LayoutRows> layouts;
@@ -386,14 +319,6 @@ TEST(BlockShapesTable, ComparesLayouts) {
             "  norm                      SP region  whole -> whole  s/t -> s/t\n"
             "  lm_head                   enter TP   whole -> V/t    s/t -> V/t\n"
             "  loss                      TP region  V/t             V/t\n");
-}
-
-TEST(BlockShapesTable, ComparesTheSameStepsOnly) {
-  const BlockShapesRequest request = request_of(2, SequenceParallel::kOn);
-  std::vector<LayoutRows> layouts(2, {request.layout, run_split_block(request)});
-  layouts[1].rows.pop_back();
-  EXPECT_THROW((void)format_comparison(layouts), InternalError);
-  EXPECT_THROW((void)format_comparison({}), InternalError);
 }
 
 }  // namespace

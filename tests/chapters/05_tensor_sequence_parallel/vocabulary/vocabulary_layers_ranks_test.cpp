@@ -10,7 +10,7 @@
 namespace ultra::tensor_parallel {
 namespace {
 
-class VocabularyLossRanks : public ultra::test::RandomTest {
+class VocabularyLossRanks : public test::RandomTest {
  protected:
   static DeviceKind kind() {
     const DeviceKind of_tests = test::device_kind_of_tests();
@@ -47,7 +47,7 @@ TEST_F(VocabularyLossRanks, IsThatOfTheCpuAndNobodyWaits) {
   });
 }
 
-class VocabularyZLoss : public ultra::test::RandomTest {};
+class VocabularyZLoss : public test::RandomTest {};
 
 // The whole logits on one rank are the truth; some ranks have fewer columns than others, or none.
 TEST_F(VocabularyZLoss, OfPartsIsThatOfTheWholeLogits) {
