@@ -108,24 +108,6 @@ TEST(Composition, WhereLayersStandChangesNoBitOfLossAndNorm) {
   }
 }
 
-class RandomComposition : public test::RandomTest {};
-
-TEST_F(RandomComposition, AnyMeshOfUpToEightRanksIsOneRank) {
-  for (int trial = 0; trial < 6; ++trial) {
-    const auto pp = random.pick({1, 2, 4});
-    const std::size_t tp = pp == 4 ? 1 : random.pick({1U, 2U});
-    const std::size_t dp = random.pick({1U, 2U});
-    const std::size_t micro_batches = random.between(dp, 5);
-    const std::size_t batch = dp * micro_batches - (dp > 1 ? random.between(0, 1) : 0);
-    const std::string more = fmt::format(
-        "--dp {} --tp {} --zero {}{}", dp, tp, random.between(0, 3),
-        random.pick({"", " --recompute full --recompute-every 2", " --recompute selective"}));
-    HandWritten stages = one_forward_one_backward(pp, 4, micro_batches);
-    expect_one_rank(fmt::format("--global-batch {} --micro-batch 1 ", batch), more,
-                    {pipeline(stages)});
-  }
-}
-
 TEST(Composition, TwoTechniquesThatWantTheSameAreRefusedInWords) {
   const auto again = [] { return std::make_unique<HandWrittenPipeline>(staged(1, {{0, 0}}, 4)); };
   const std::string message = test::message_of<ConfigError>([&] {

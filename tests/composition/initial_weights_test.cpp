@@ -90,21 +90,6 @@ TEST_F(InitialWeights, OfStagesAreThoseOfTheFile) {
   }
 }
 
-TEST_F(InitialWeights, TrainOnAsOneRankDoes) {
-  for (const bool tied : {false, true}) {
-    const std::string folder = write({.model = a_model(tied), .type = StoredType::kBF16});
-    const RankRun one = outcome_of(flags_of(folder, "--steps 5 --lr 1e-2"));
-    EXPECT_NE(one.weights, weights);
-    for (const char* layout : {"--dp 2 --zero 3", "--dp 2 --tp 2 --sp on --zero 2", "--tp 4"}) {
-      SCOPED_TRACE(layout);
-      expect_same(outcome_of(flags_of(folder, fmt::format("--steps 5 --lr 1e-2 {}", layout))), one,
-                  1e-10);
-    }
-  }
-}
-
-// Counting -----------------------------------------------------------------------------------------
-
 class CountingInput : public checkpoint::InputFile {
  public:
   CountingInput(std::unique_ptr<InputFile> file, std::size_t& bytes)
