@@ -149,6 +149,7 @@ TEST_F(FolderLockTest, ManyInTurn) {
         try {
           const FolderLock lock(path, kAtOnce);
           EXPECT_EQ(++holders, 1);
+          std::this_thread::sleep_for(std::chrono::microseconds(200));  // for others to come
           ++turns;
           ++mine;
           --holders;
