@@ -23,13 +23,6 @@ class FiveDProgram : public ultra::test::ProgramTest {
   FiveDProgram() : ProgramTest("11_five_d") {}
 };
 
-TEST_F(FiveDProgram, AllAxesTogetherHaveTheLossesOfOneRank) {
-  const std::string experts = kModel + "--experts 4 --expert-ffn 8 ";
-  expect_near_losses(
-      losses_of(experts + "--dp 2 --pp 2 --cp 2 --tp 2 --ep 4 --sp on --zero 3 --schedule zb-v"),
-      losses_of(experts), 1e-10);
-}
-
 // What the workbook promises of the type that trains by default.
 TEST_F(FiveDProgram, InF32LossesStayWithinAHundredThousandth) {
   const std::string model = "--layers 4 --global-batch 8 --micro-batch 1 --steps 20 --seq 16 ";

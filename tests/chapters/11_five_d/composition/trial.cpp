@@ -1,5 +1,7 @@
 #include "tests/chapters/11_five_d/composition/trial.hpp"
 
+#include <set>
+
 #include "common/base/numeric.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/files/temporary_folder.hpp"
@@ -126,46 +128,23 @@ std::string difference(const RankRun& actual, const RankRun& expected, double of
   return {};
 }
 
-/// The same with one thing less: a flag left out, or its number smaller.
+/// The same with one thing less: what no model can do without stays.
 std::vector<Configuration> simpler(const Configuration& configuration) {
+  const std::set<std::string> kept = {"--data",         "--dtype", "--seed",    "--layers",
+                                      "--hidden",       "--heads", "--ffn",     "--seq",
+                                      "--global-batch", "--steps", "--kv-heads"};
   std::vector<Configuration> all;
   if (configuration.goes_on != GoesOn::kNowhere) {
     all.push_back(configuration);
     all.back().goes_on = GoesOn::kNowhere;
   }
-  for (std::size_t i = 0; i < configuration.layout.size(); ++i) {
-    Configuration less = configuration;
-    less.layout.erase(less.layout.begin() + static_cast<std::ptrdiff_t>(i));
-    all.push_back(std::move(less));
-  }
-  const auto with = [&](bool of_layout, std::size_t flag, const std::string& value) {
-    Configuration less = configuration;
-    (of_layout ? less.layout : less.model)[flag].second = value;
-    all.push_back(std::move(less));
-  };
-  const auto lower = [&](const std::vector<Flag>& flags, bool of_layout) {
-    for (std::size_t i = 0; i < flags.size(); ++i) {
-      const auto& [flag, value] = flags[i];
-      const bool number =
-          !value.empty() && std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; });
-      if (!number || flag == "--seed" || flag == "--vocab" || value == "0") continue;
-      for (const std::size_t less : {std::size_t{1}, std::stoul(value) / 2}) {
-        if (less > 0 && less < std::stoul(value)) with(of_layout, i, std::to_string(less));
-      }
+  for (std::vector<Flag> Configuration::*flags : {&Configuration::layout, &Configuration::model}) {
+    for (const Flag& flag : configuration.*flags) {
+      if (kept.contains(flag.first)) continue;
+      all.push_back(configuration);
+      std::erase(all.back().*flags, flag);
     }
-  };
-  lower(configuration.layout, true);
-  for (std::size_t i = 0; i < configuration.model.size(); ++i) {
-    Configuration less = configuration;
-    less.model.erase(less.model.begin() + static_cast<std::ptrdiff_t>(i));
-    const std::string& flag = configuration.model[i].first;
-    const bool sized = flag == "--data" || flag == "--dtype" || flag == "--seed" ||
-                       flag == "--layers" || flag == "--hidden" || flag == "--heads" ||
-                       flag == "--kv-heads" || flag == "--ffn" || flag == "--seq" ||
-                       flag == "--global-batch" || flag == "--steps";
-    if (!sized) all.push_back(std::move(less));
   }
-  lower(configuration.model, false);
   return all;
 }
 

@@ -18,7 +18,7 @@ inline constexpr double kRelative = 1e-10;
 /// @return what differs, or the error of a rank; empty: nothing does.
 [[nodiscard]] std::string difference_from_one_rank(const Configuration& configuration);
 
-/// @brief Leaves out or simplifies flags as long as the configuration still differs.
+/// @brief Leaves out flags as long as the configuration still differs.
 /// @return the smallest configuration found, and how it differs.
 [[nodiscard]] std::pair<Configuration, std::string> shrunk(Configuration configuration,
                                                            std::string difference);

@@ -14,10 +14,7 @@ class PlanProgram : public ultra::test::ProgramTest {
   PlanProgram() : ProgramTest("11_five_d") {}
 };
 
-TEST_F(PlanProgram, AnswersWithoutRanks) {
-  expect_parts(answer_to("--plan --plan-model llama-405b --plan-gpus 4096 --plan-seq 8192 "
-                         "--plan-batch 16777216"),
-               {"4096 x h100", "Fit in memory", "Megatron-LM:", "--tensor-model-parallel-size"});
+TEST_F(PlanProgram, ShowsWhatWasPublished) {
   expect_parts(answer_to("--plan-published"), {"reference rows", "median error"});
 }
 
@@ -69,20 +66,6 @@ TEST_F(PlanProgram, AnswersAboutALayout) {
       {"A training of 1e+12 tokens", "GPU hours", "dollars"});
   failed("--plan-price 2", 2, {"--plan-price has no meaning without --plan-tokens"});
   failed("--plan-without zb-v", 2, {"--plan-without has no meaning without --plan"});
-}
-
-TEST_F(PlanProgram, LeavesRoom) {
-  const auto largest = [&](const std::string& flags) {
-    const json plan =
-        json::parse(answer_to("--plan --plan-json --model llama-70b --plan-gpus 512 " + flags));
-    double most = 0;
-    for (const json& layout : plan.at("layouts")) {
-      most = std::max(most, layout.at("memory").at("total").get<double>());
-    }
-    return most;
-  };
-  EXPECT_GT(largest(""), 0.8 * 85.5e9);
-  EXPECT_LE(largest("--plan-headroom 0.2"), 0.8 * 85.5e9);
 }
 
 TEST_F(PlanProgram, IsCheckedForItsOwnBlocksOnly) {

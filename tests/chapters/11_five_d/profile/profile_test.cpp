@@ -5,19 +5,19 @@
 #include <atomic>
 #include <nlohmann/json.hpp>
 
-#include "chapters/02_collectives/choice/book_algorithms.hpp"
 #include "chapters/11_five_d/profile/machine_profile.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/replay/cluster/cluster_file.hpp"
-#include "common/tensor/tensor.hpp"
 #include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::profile {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
+using ultra::test::expect_same_on_all;
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -27,20 +27,12 @@ void sleep_for(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
 }
 
-/// Fails on a rank that has another number than rank 0. Collective.
-void expect_same_on_all(const Communicator& world, double number) {
-  const Tensor first =
-      Tensor::from<double>(Device::cpu(), {1}, std::vector<double>{number}).clone();
-  world.broadcast(first, 0).wait();
-  EXPECT_EQ(first.to_vector().front(), number) << "rank " << world.rank();
-}
-
 TEST(Timing, ACallTakesWhatTheSlowestRankTakes) {
   run_ranks(2, [](Communicator& world) {
     const double least = 0.003 * (world.rank() + 1);
     const double seconds = seconds_of(world, [&] { sleep_for(least); });
     EXPECT_GE(seconds, 0.006);
-    expect_same_on_all(world, seconds);
+    expect_same_on_all(world, {seconds});
   });
 }
 
@@ -68,8 +60,8 @@ TEST(Timing, ExchangesAreMadeAsOftenOnEveryRank) {
         4);
     EXPECT_EQ(made % 4, 0);
     EXPECT_GE(seconds, 0.002);
-    expect_same_on_all(world, seconds);
-    expect_same_on_all(world, made);
+    expect_same_on_all(world, {seconds});
+    expect_same_on_all(world, {static_cast<double>(made)});
   });
 }
 
@@ -90,7 +82,7 @@ TEST(Timing, RanksThatWaitForASlowerOneDeviate) {
     });
     EXPECT_GT(deviation, 0.1);
     EXPECT_LT(deviation, 1 / 1.17);  // never more than one rank alone
-    expect_same_on_all(world, deviation);
+    expect_same_on_all(world, {deviation});
   });
   run_ranks(1, [](Communicator& world) { EXPECT_EQ(deviation_of(world, [] {}), 0); });
 }
@@ -131,70 +123,8 @@ TEST(MachineProfile, IsAClusterFileForThePlanner) {
   EXPECT_EQ(cluster.inter.bandwidth, 1e8);
 }
 
-TEST_F(ProfileProgram, MeasuresTheRanksAndALinkThatIsSlowed) {
-  const json profile =
-      json::parse(answer_to("--profile-machine --ranks 2 --hidden 64 --seq 128 --micro-batch 4 "
-                            "--link latency-us=2000,gbps=0.5"));
-  EXPECT_EQ(profile.at("gpus_per_node"), 2);
-  EXPECT_GT(profile.at("gpu").at("memory_bandwidth").get<double>(), 1e8);
-  for (const json& product : profile.at("gpu").at("measured_products")) {
-    EXPECT_GT(product.at("flops").get<double>(), 0.0);
-  }
-  EXPECT_GT(profile.at("gpu").at("efficiency").at("memory").get<double>(), 0.0);
-  EXPECT_GT(profile.at("gpu").at("flash_attention").get<double>(), 0.0);
-  EXPECT_GE(profile.at("straggler").get<double>(), 0.0);
-  EXPECT_FALSE(profile.at("ranks_copy").get<bool>());
-  const double latency = profile.at("intra").at("latency").get<double>();
-  EXPECT_GE(latency, 2e-3);
-  // Both together say how long a message took, which no load makes shorter.
-  const double bytes = (4.0 * 64 - 1) * 64 * 4;
-  EXPECT_GE(latency + bytes / profile.at("intra").at("bandwidth").get<double>(),
-            2e-3 + bytes / (0.5e9 / 8));  // 0.5 gigabits
-}
-
 TEST_F(ProfileProgram, OneQuestionAtATime) {
   refused({{"--profile-machine --combinations", {"--profile-machine", "--combinations"}}});
-}
-
-BlockExtents small_block(DType dtype) {
-  BlockExtents block{.model = {}, .batch = 2, .seq = 16, .dtype = dtype};
-  block.model.hidden_size = 32;
-  block.model.num_heads = 4;
-  block.model.num_kv_heads = 2;
-  block.model.ffn_hidden_size = 48;
-  return block;
-}
-
-TEST(MeasuredParts, AreSpeedsForEitherType) {
-  run_ranks(2, [](Communicator& world) {
-    for (const DType dtype : {DType::kF32, DType::kF64}) {
-      for (const double speed : {measure_attention(world, small_block(dtype)),
-                                 measure_elementwise(world, small_block(dtype))}) {
-        EXPECT_GT(speed, 0);
-        EXPECT_TRUE(std::isfinite(speed));
-      }
-    }
-  });
-}
-
-TEST(MeasuredParts, ALinkIsNoFasterThanItIs) {
-  RankOptions options;
-  options.algorithms = std::make_shared<const collectives::BookAlgorithms>();
-  options.link = ultra::LinkSpeed{.latency = 1e-3, .bytes_per_second = 0.02e9};
-  run_ranks(
-      3,
-      [](Communicator& world) {
-        BlockExtents block = small_block(DType::kF32);
-        block.batch = 8;
-        block.seq = 384;  // 128 tokens of 8 sequences for each rank: 128 KB, 6.5 ms
-        const LinkSpeed link = measure_exchange(world, world, block);
-        EXPECT_GE(link.latency, 1e-3);
-        EXPECT_GT(link.bandwidth, 0);
-        // Both together say how long a message took, which no load makes shorter.
-        const double bytes = (8.0 * 128 - 1) * 32 * 4;
-        EXPECT_GE(link.latency + bytes / link.bandwidth, 1e-3 + bytes / 0.02e9);
-      },
-      options);
 }
 
 TEST(MeasuredParts, AllRanksAgreeOnWhatSumsSteal) {
@@ -203,10 +133,7 @@ TEST(MeasuredParts, AllRanksAgreeOnWhatSumsSteal) {
     const double stolen = measure_stolen(world, pair, DType::kF32);
     EXPECT_GE(stolen, 0);
     EXPECT_LE(stolen, 1);
-    const Tensor all = Tensor::zeros(Device::cpu(), {4}, DType::kF64);
-    world.all_gather(Tensor::from<double>(Device::cpu(), {1}, std::vector{stolen}).clone(), all)
-        .wait();
-    EXPECT_THAT(all.to_vector(), ::testing::Each(stolen));
+    expect_same_on_all(world, {stolen});
   });
 }
 

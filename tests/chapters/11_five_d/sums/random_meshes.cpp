@@ -60,9 +60,9 @@ Configuration RandomMeshes::draw(const std::string& types) {
   }
 }
 
-Configuration RandomMeshes::draw_with(const std::string& flag) {
+Configuration RandomMeshes::draw_with(const std::string& flag, const std::string& types) {
   for (;;) {
-    Configuration drawn = draw();
+    Configuration drawn = draw(types);
     for (const auto* flags : {&drawn.layout, &drawn.model}) {
       if (std::ranges::find(*flags, flag, &Flag::first) != flags->end()) return drawn;
     }

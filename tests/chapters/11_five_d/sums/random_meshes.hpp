@@ -31,7 +31,7 @@ class RandomMeshes {
   [[nodiscard]] Configuration draw(const std::string& types = "");
 
   /// @brief One that has a flag.
-  [[nodiscard]] Configuration draw_with(const std::string& flag);
+  [[nodiscard]] Configuration draw_with(const std::string& flag, const std::string& types = "");
 
   /// @brief One rank that trains the same, in micro-batches of another size.
   [[nodiscard]] Configuration alone(const Configuration& configuration);

@@ -138,15 +138,6 @@ TEST(PlanOptions, AsManyLayoutsAsAreAskedFor) {
   }
 }
 
-TEST(PlanOptions, OurOwnModelInFp32) {
-  const json plan =
-      json::parse(answer({"--plan", "--plan-json", "--plan-model", "custom", "--plan-gpus", "2",
-                          "--plan-batch", "512", "--plan-seq", "64", "--plan-precision", "fp32"}));
-  EXPECT_EQ(plan["model"], "custom");
-  const json& memory = plan["layouts"][0]["memory"];
-  EXPECT_GT(memory["parameters"].get<double>(), 0);
-}
-
 TEST(PlanOptions, TheTableAsJson) {
   EXPECT_GT(json::parse(answer({"--plan-published", "--plan-json"}))["rows"].size(), 60U);
 }

@@ -52,15 +52,6 @@ TEST(BlockTime, KorthikantisTableFour) {
   EXPECT_LT(sp_f, base_f);
 }
 
-TEST(BlockTime, MatricesAreSplit) {
-  Question q = block_question();
-  q.cluster.gpu.kernel_seconds = 0;
-  const double one = block_seconds(q, {.micro_batch = 4}, false).forward.products;
-  const double eight = block_seconds(q, {.tp = 8, .micro_batch = 4}, false).forward.products;
-  EXPECT_GT(eight, one / 8);         // smaller products are less efficient
-  EXPECT_LT(eight, 1.25 * one / 8);  // but not by much
-}
-
 /// The works that the program's own Llama block puts on its tape, one kernel each.
 TEST(BlockTime, OfAProgramThatFusesNothingIsThePriceOfItsWorks) {
   Question q = block_question();
@@ -79,32 +70,6 @@ TEST(BlockTime, OfAProgramThatFusesNothingIsThePriceOfItsWorks) {
   const TapedWork attention{
       .kind = gpu::WorkKind::kAttention, .element_bytes = 2, .flop = 2.0 * 2048 * 2048 * 4096};
   EXPECT_DOUBLE_EQ(block.forward.attention, replay::work_seconds(q.cluster, attention));
-}
-
-TEST(BlockTime, OnlyAxesOfSeveralRanksExchange) {
-  const PassSeconds alone = block_seconds(block_question(), {}, false).forward;
-  EXPECT_EQ(alone.tensor_exchange + alone.context_exchange + alone.expert_exchange, 0);
-  Question mixed = block_question();
-  mixed.work.model = *find_model("mixtral-8x7b");
-  const PassSeconds experts =
-      block_seconds(mixed, {.dp = 4, .cp = 2, .tp = 2, .ep = 8}, true).forward;
-  EXPECT_GT(experts.tensor_exchange, 0);
-  EXPECT_GT(experts.context_exchange, 0);
-  EXPECT_GT(experts.expert_exchange, 0);
-}
-
-TEST(BlockTime, HidingAndFusingNeverTakeLonger) {
-  const Layout layout{.tp = 8, .micro_batch = 4};
-  const double before = block_seconds(block_question(), layout, false).together();
-  Question hidden = block_question();
-  hidden.software.overlaps_tensor = true;
-  EXPECT_LT(block_seconds(hidden, layout, false).together(), before);
-  Question flash = block_question();
-  flash.software.attention = AttentionKernel::kFlash;
-  EXPECT_LT(block_seconds(flash, layout, false).together(), before);
-  Question unfused = block_question();
-  unfused.software.fused_elementwise = false;
-  EXPECT_GT(block_seconds(unfused, layout, false).together(), before);
 }
 
 // Exchanges of tp by the bytes that a recorded training sends.

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "chapters/11_five_d/planner/memory/stage_parameters.hpp"
-#include "tests/chapters/06_context_parallel/context_volume.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -26,22 +25,22 @@ Question exposed_question(const char* model = "llama-8b") {
 
 constexpr double kTokens = 32768;
 
-/// Seconds of what chapter 06's closed form says that a rank sends, forward and backward.
-WaitSeconds seconds_sent(const context_parallel::MethodChoice& choice) {
-  const context_parallel::AttentionShape shape{
-      .batch = 1, .tokens = 32768 / 8, .heads = 32, .kv_heads = 8, .head_dim = 128};
-  constexpr double kBf16 = 2;
-  const auto seconds = [&](const context_parallel::SentByKind& sent) {
-    return kBf16 * static_cast<double>(sent.total()) / 100e9;
-  };
-  return {.forward = seconds(context_parallel::sent_forward(shape, choice)),
-          .backward = seconds(context_parallel::sent_backward(shape, choice))};
+/// Seconds of what a rank of eight sends, forward and backward: 06_context_parallel.md, "What travels".
+WaitSeconds seconds_sent(ContextMethod method) {
+  constexpr double kTokensOfRank = kTokens / 8, kHeads = 32, kKvHeads = 8, kHeadDim = 128;
+  const double element = 2 / 100e9;  // seconds, in bf16
+  if (method == ContextMethod::kAllGather) {
+    const double gathered = 7 * 2 * kTokensOfRank * kKvHeads * kHeadDim * element;
+    return {.forward = gathered, .backward = 2 * gathered};  // and gradients
+  }
+  const double exchanged = 7.0 / 8 * 2 * kTokensOfRank * (kHeads + kKvHeads) * kHeadDim * element;
+  return {.forward = exchanged, .backward = exchanged};
 }
 
 TEST(ExposedExchanges, KeysAndValuesAreGatheredBothWaysAndTheirGradientsSummedUp) {
   const WaitSeconds wait =
       context_waits(exposed_question(), {.cp = 8}, {.forward = 9, .backward = 9});
-  const WaitSeconds sent = seconds_sent({.method = ContextMethod::kAllGather, .cp = 8});
+  const WaitSeconds sent = seconds_sent(ContextMethod::kAllGather);
   EXPECT_NEAR(wait.forward / sent.forward, 1, 1e-9);
   EXPECT_NEAR(wait.backward / sent.backward, 1, 1e-9);
   EXPECT_EQ(context_waits(exposed_question(), {}, {}).forward, 0);
@@ -64,7 +63,7 @@ TEST(ExposedExchanges, UlyssesExchangesQueriesAndOutputsToo) {
   Layout layout{.cp = 8};
   layout.context_method = ContextMethod::kUlysses;
   const WaitSeconds wait = context_waits(exposed_question(), layout, {.forward = 9, .backward = 9});
-  const WaitSeconds sent = seconds_sent({.method = ContextMethod::kUlysses, .cp = 8, .ulysses = 8});
+  const WaitSeconds sent = seconds_sent(ContextMethod::kUlysses);
   EXPECT_NEAR(wait.forward / sent.forward, 1, 1e-9);
   EXPECT_NEAR(wait.backward / sent.backward, 1, 1e-9);
   EXPECT_FALSE(why_impossible(exposed_question().work, layout));

@@ -144,30 +144,6 @@ TEST_F(Predictions, FasterMachinesAreNeverSlower) {
   }
 }
 
-TEST_F(Predictions, BatchesTwiceAsLargeTakeLessThanTwiceAsLong) {
-  const Layout layout{.dp = 8, .pp = 8, .tp = 4};
-  const double once = predict(question(256), layout).step.total();
-  const double twice = predict(question(512), layout).step.total();
-  EXPECT_GT(twice, once);
-  EXPECT_LT(twice, 2 * once);
-}
-
-TEST_F(Predictions, RecomputationCosts) {
-  Layout layout{.dp = 8, .tp = 2};
-  const double none = predict(question(), layout).step.total();
-  layout.recompute = memory::Recompute::kFull;
-  const double full = predict(question(), layout).step.total();
-  EXPECT_GT(full / none, 1.25);
-  EXPECT_LT(full / none, 1.40);
-}
-
-TEST_F(Predictions, OffloadCostsTime) {
-  Layout layout{.dp = 8};
-  const double on_gpu = predict(question(), layout).step.optimizer;
-  layout.offload = true;
-  EXPECT_GT(predict(question(), layout).step.optimizer, on_gpu);
-}
-
 TEST_F(Predictions, TpAcrossNodesIsSlower) {
   Question q = question();
   const double inside = predict(q, {.dp = 8, .tp = 8}).passes.tensor_exchange;
