@@ -88,14 +88,6 @@ TEST_F(HalfExport, TrainingCanBeginWithIt) {
   EXPECT_LT(bytes(to), bytes(from + "/step-00000002") / 2 + 2000);
 }
 
-TEST_F(HalfExport, TheCheckpointStaysAsItWas) {
-  const std::string flags = std::string(kModel) + "--precision bf16 --steps 4";
-  const json expected = losses_of(flags);
-  const std::string from = saved("--steps 2 --precision bf16");
-  static_cast<void>(exported(from));
-  EXPECT_EQ(losses_of(flags + " --resume " + from), expected);
-}
-
 TEST_F(HalfExport, HistoriesOfFp8StayBehind) {
   const std::string to = exported(saved("--steps 1 --precision fp8"));
   const SafetensorsReader weights = weights_of(to);

@@ -124,10 +124,10 @@ TEST_F(ScaledGrid, PartsAreRoundedAsTheWhole) {
 }
 
 TEST_F(ScaledGrid, WhichPartsCutTiles) {
-  const TileGrid weights{512, 512, kWeightTile};
-  EXPECT_FALSE((GridPart{{0, 512}, {0, 512}, weights}.cuts_tiles()));
-  EXPECT_FALSE((GridPart{{128, 256}, {0, 512}, weights}.cuts_tiles()));
-  EXPECT_TRUE((GridPart{{0, 64}, {0, 512}, weights}.cuts_tiles()));
+  const TileGrid weights{512, 300, kWeightTile};
+  EXPECT_FALSE((GridPart{{0, 512}, {0, 300}, weights}.cuts_tiles()));
+  EXPECT_FALSE((GridPart{{128, 256}, {0, 300}, weights}.cuts_tiles()));
+  EXPECT_TRUE((GridPart{{0, 64}, {0, 300}, weights}.cuts_tiles()));
   EXPECT_TRUE((GridPart{{0, 512}, {0, 170}, weights}.cuts_tiles()));
   const TileGrid tensor{512, 512, kPerTensor};
   EXPECT_FALSE((GridPart{{0, 512}, {0, 512}, tensor}.cuts_tiles()));
@@ -153,37 +153,6 @@ TEST_F(ScaledGrid, CodesTakeAByteAndComeBackExactly) {
   }
 }
 
-TEST_F(ScaledGrid, ProductsAreThoseOfTheCodes) {
-  // The product that a tensor core makes, of codes and factors, and that of the numbers on the grid:
-  // the same terms, in f32; only the order of their sum differs.
-  const std::size_t rows = random.between(1, 6), columns = random.between(1, 6);
-  const std::size_t inner = random.between(1, 300);
-  const GridPart a_part = whole(rows, inner, kActivationTile);
-  const GridPart b_part = whole(columns, inner, kWeightTile);
-  const Tensor a = random.tensor(device, {rows, inner}, DType::kF32);
-  const Tensor b = random.tensor(device, {columns, inner}, DType::kF32);
-  const Tensor a_scales = scales_for(a, a_part, Fp8::kE4m3);
-  const Tensor b_scales = scales_for(b, b_part, Fp8::kE4m3);
-  const auto quantized = [](const Tensor& x, const GridPart& part, const Tensor& scales) {
-    QuantizedMatrix matrix{.grid = part.whole, .format = Fp8::kE4m3, .codes = {}, .factors = {}};
-    for (const float scale : scales.span<float>()) matrix.factors.push_back(1 / scale);
-    for (std::size_t i = 0; i < x.numel(); ++i) {
-      const float factor = matrix.factor(i / part.whole.columns, i % part.whole.columns);
-      matrix.codes.push_back(fp8_from_f32(Fp8::kE4m3, x.data<float>()[i] / factor));
-    }
-    return matrix;
-  };
-  const Tensor expected = blockwise_product(quantized(a, a_part, a_scales),
-                                            quantized(b, b_part, b_scales), Accumulator::kF32);
-  const Tensor a_grid = on_grid(a, a_part, a_scales, Fp8::kE4m3);
-  const Tensor b_grid = on_grid(b, b_part, b_scales, Fp8::kE4m3);
-  const Tensor actual = ops::matmul(a_grid, ops::Transpose::kNo, b_grid, ops::Transpose::kYes);
-  const double magnitude = test::largest_magnitude(a.to_vector()) *
-                           test::largest_magnitude(b.to_vector()) * count_of(inner) * 1.2;
-  EXPECT_TRUE(
-      all_near(actual, expected, 2 * rounding_bound(DType::kF32, count_of(inner), magnitude)));
-}
-
 TEST_F(ScaledGrid, OtherTypesAreRefused) {
   const GridPart part = whole(1, 4, kPerTensor);
   const Tensor x = Tensor::zeros(device, {1, 4}, DType::kF16);
@@ -204,38 +173,10 @@ class ProductSums : public ultra::test::RandomTest {
   }
 };
 
-TEST_F(ProductSums, IntegersThatFitAreExact) {
-  std::vector<float> products;
-  double exact = 0;
-  const std::size_t count = random.between(1, 300);
-  for (std::size_t i = 0; i < count; ++i) {
-    products.push_back(static_cast<float>(random.between(0, 40)) - 20.0F);
-    exact += static_cast<double>(products.back());
-  }
-  EXPECT_EQ(sum_of(products, Accumulator::kFewBits), exact);
-  EXPECT_EQ(sum_of(products, Accumulator::kF32), exact);
-}
-
 TEST_F(ProductSums, FewBitsCutOffWhatLiesBelow) {
   const std::vector<float> products = {1.0F, 0x1.8p-13F, 0x1p-14F};  // the last place is 2^-13
   EXPECT_EQ(sum_of(products, Accumulator::kFewBits), 1.0F + 0x1p-13F);
   EXPECT_EQ(sum_of(products, Accumulator::kF32), 1.0F + 0x1.8p-13F + 0x1p-14F);
-}
-
-TEST_F(ProductSums, FewBitsLoseNoMoreThanAPlaceForEachTerm) {
-  std::vector<float> products;
-  double exact = 0;
-  double partial = 0;
-  double largest = 0;  // of all terms and all sums so far
-  for (std::size_t i = 0; i < 512; ++i) {
-    products.push_back(static_cast<float>(random.normal()));
-    exact += static_cast<double>(products.back());
-    partial += std::abs(static_cast<double>(products.back()));
-    largest = std::max(largest, partial);
-  }
-  // Each of 512 products, and the sum in each of 16 instructions, loses less than a last place.
-  const double place = std::exp2(std::ilogb(largest) - (kAccumulatorBits - 1));
-  EXPECT_NEAR(sum_of(products, Accumulator::kFewBits), exact, (512 + 16) * place);
 }
 
 TEST_F(ProductSums, ALongSumOfFewBitsStandsStill) {

@@ -48,18 +48,6 @@ class FewByteMoments : public ultra::test::RandomTest {
       [] { return bf16_moments(); }, [] { return int8_moments(); }, [] { return int8_moments(7); }};
 };
 
-TEST_F(FewByteMoments, BeginAtZero) {
-  for (const MakeStore& make : stores) {
-    const auto store = make();
-    store->allocate(std::vector{f32({3, 5}), f32({7})}, specs);
-    ASSERT_EQ(store->size(), 2U);
-    for (std::size_t i = 0; i < 2; ++i) {
-      EXPECT_THAT(both(store->borrow(i)), Each(0.0));
-      store->give_back(i);
-    }
-  }
-}
-
 TEST_F(FewByteMoments, BytesAreExact) {
   for (const std::size_t elements : {std::size_t{1}, std::size_t{256}, random.between(2, 3000)}) {
     const Tensor value = f32({elements});
@@ -95,21 +83,6 @@ TEST_F(FewByteMoments, WhatIsReadIsWrittenBackInTheSameBits) {
   }
 }
 
-TEST_F(FewByteMoments, ErrorsAreThoseOfTheFormat) {
-  const Shape shape{random.between(1, 3000)};
-  const std::vector<Tensor> moments = any_moments(shape);
-  const Tensor value = f32(shape);
-  const auto bf16 = bf16_moments();
-  bf16->allocate({&value, 1}, specs);
-  bf16->write(0, moments);
-  const std::span<const Tensor> back = bf16->borrow(0);
-  const std::vector<double> expected = both(moments);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    ASSERT_NEAR(both(back)[i], expected[i], 0x1p-8 * std::abs(expected[i]));
-    if (i == 50) break;
-  }
-}
-
 TEST_F(FewByteMoments, EightBitsStayWithinAStepOfTheMap) {
   for (const Signs signs : {Signs::kBoth, Signs::kNonNegative}) {
     const DynamicMap& map = signs == Signs::kBoth ? signed_map() : unsigned_map();
@@ -136,9 +109,9 @@ TEST_F(FewByteMoments, EightBitsStayWithinAStepOfTheMap) {
 }
 
 TEST_F(FewByteMoments, TheLargestOfABlockIsExactWhicheverItsSign) {
-  for (const float largest : {3.7F, -3.7F}) {
+  for (const float largest : {3.7F, -3.7F, 1e-6F}) {
     std::vector<float> x(50);
-    for (float& number : x) number = static_cast<float>(random.uniform(-3.0, 3.0));
+    for (float& number : x) number = largest * static_cast<float>(random.uniform(-0.9, 0.9));
     x[random.between(0, 49)] = largest;
     std::vector<std::uint8_t> codes(50);
     std::vector<float> scales(1), back(50);
@@ -216,13 +189,6 @@ TEST_F(DynamicMaps, HaveTheNumbersOfThePublishedMaps) {
   EXPECT_FLOAT_EQ(positive[2], 7.75e-7F);
   EXPECT_FLOAT_EQ(positive[254], 0.996484375F);
   EXPECT_EQ(positive.back(), 1.0F);
-}
-
-TEST_F(DynamicMaps, Ascend) {
-  for (const DynamicMap* map : {&signed_map(), &unsigned_map()}) {
-    EXPECT_TRUE(std::ranges::is_sorted(*map));
-    EXPECT_TRUE(std::ranges::adjacent_find(*map) == map->end()) << "each number once";
-  }
 }
 
 TEST_F(DynamicMaps, TheNearestOfAllNumbers) {

@@ -207,52 +207,6 @@ TEST_F(RoundedAttentionTest, TheSumOfExponentialsStopsGrowing) {
   }
 }
 
-TEST_F(RoundedAttentionTest, AQueryThatAttendsEvenlySeesTooMuch) {
-  const Shape shape{1, 1024, 1, 2};
-  const Tensor zeros = Tensor::zeros(Device::cpu(), shape, DType::kBF16);
-  const Tensor ones = zeros.clone();
-  ones.fill(1.0);
-  const Tensor output = zeros.clone();
-  rounded_attention_into(output, {zeros, zeros, ones});
-  const Row values = output.to_vector();
-  for (const std::size_t keys : {1U, 2U, 256U, 512U, 1024U}) {
-    EXPECT_EQ(values[2 * (keys - 1)], std::max(1.0, static_cast<double>(keys) / 256));
-  }
-}
-
-// Row sums of the backward pass stop in the same place: where all gradients of weights are equal, those
-// of scores are zero, with weights that add up to 4. The first value has its weight in every query's row.
-TEST_F(RoundedAttentionTest, WeightsThatAddUpToTooMuchHaveTooLargeGradientsOfValues) {
-  const Tensor ones = Tensor::zeros(Device::cpu(), {1, 1024, 1, 2}, DType::kBF16);
-  ones.fill(1.0);
-  const nn::QkvGradients gradients = rounded_attention_backward(ones, {ones, ones, ones});
-  const Row d_query = gradients.d_query.to_vector();
-  for (const std::size_t keys : {1U, 2U, 256U, 512U, 1024U}) EXPECT_EQ(d_query[2 * (keys - 1)], 0);
-  double expected = 0;
-  for (std::size_t keys = 1; keys <= 1024; ++keys) {
-    expected += 1.0 / static_cast<double>(std::min(keys, std::size_t{256}));
-  }
-  EXPECT_NEAR(gradients.d_value.to_vector().front(), expected, 2 * kBf16.unit() * expected);
-}
-
-TEST_F(RoundedAttentionTest, EveryOperationOfTheSoftmaxIsRounded) {
-  for (const RoundingTo& r : {kBf16, kF16}) {
-    for (int repeat = 0; repeat < 20; ++repeat) {
-      const std::size_t n = random.between(1, 40);
-      Row scores(n);
-      Row d_weights(n);
-      for (double& each : scores) each = r(2 * random.normal());
-      for (double& each : d_weights) each = r(random.normal());
-      const Row weights = expected_softmax(r, scores);
-      EXPECT_EQ(softmax_of(scores, r.dtype), weights);
-      const std::vector<float> row(weights.begin(), weights.end());
-      std::vector<float> found(d_weights.begin(), d_weights.end());
-      rounded_softmax_backward(row, found, r.dtype);
-      EXPECT_EQ(Row(found.begin(), found.end()), expected_backward(r, weights, d_weights));
-    }
-  }
-}
-
 TEST_F(RoundedAttentionTest, AttentionIsThatOfF64WithTheRoundingsWrittenOut) {
   for (const RoundingTo& r : {kBf16, kF16, kBf16, kF16, kBf16, kF16}) {
     const AttentionOperands inputs = draw(r.dtype);
