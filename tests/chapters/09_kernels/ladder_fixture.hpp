@@ -27,13 +27,6 @@ class LadderTest : public ::testing::Test {
   ladders::Outcome expect_right(const std::string& rung, const ladders::RunRequest& request) const {
     return test::expect_right(*ladder_, find_rung(*ladder_, rung), request);
   }
-  void expect_right_bare(const std::string& rung, const ladders::Sizes& sizes) const {
-    expect_right(rung, {.sizes = sizes, .executor = simt::Executor::kFast});
-  }
-  [[nodiscard]] std::string refusal_of(const std::string& rung, const ladders::Sizes& sizes,
-                                       simt::Executor executor = simt::Executor::kFast) const {
-    return ladder_->refusal(find_rung(*ladder_, rung), sizes, executor);
-  }
   // The rungs for any GPU: those for Hopper have tiles and engines of their own.
   [[nodiscard]] std::vector<std::string> emulated_rungs() const {
     std::vector<std::string> names;
@@ -78,10 +71,33 @@ class LadderTest : public ::testing::Test {
     }
   }
 
+  [[nodiscard]] std::uint64_t loaded(const std::string& rung, const ladders::Sizes& sizes,
+                                     std::uint64_t seed) const {
+    return counters_of(rung, sizes, seed).total(simt::AccessKind::kGlobalLoad).bytes;
+  }
+  [[nodiscard]] std::uint64_t stored(const std::string& rung, const ladders::Sizes& sizes,
+                                     std::uint64_t seed) const {
+    return counters_of(rung, sizes, seed).total(simt::AccessKind::kGlobalStore).bytes;
+  }
+
   ladders::Sizes sizes_;
 
  private:
   std::unique_ptr<ladders::Ladder> ladder_;
+};
+
+// A name as a template's argument.
+template <std::size_t n>
+struct LadderName {
+  char text[n];
+  consteval LadderName(const char (&name)[n]) { std::copy_n(name, n, text); }
+};
+
+// The tests of a ladder, on these sizes unless told others.
+template <LadderName name, int... sizes>
+class LadderOf : public LadderTest {
+ protected:
+  LadderOf() : LadderTest(name.text, {sizes...}) {}
 };
 
 }  // namespace ultra::test

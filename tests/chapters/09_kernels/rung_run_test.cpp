@@ -13,14 +13,12 @@
 #include "kernels/simt/error.hpp"
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::ladders {
-namespace rung_run_test {
+namespace ultra::ladders::rung_run_test {
 
 using nlohmann::json;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::Not;
 
 class FakeLadder final : public Ladder {
  public:
@@ -180,25 +178,11 @@ TEST_F(RungRunTest, ARowOfTimes) {
   EXPECT_THAT(alone, HasSubstr("1.0"));
 }
 
-TEST_F(RungRunTest, TheEmulatorsTableHasNoTimes) {
-  const std::string text = emulated_head() + emulated_row(run(1), cost_);
-  for (const char* unit : {" ms", "GB/s", "TFLOP", "seconds"}) {
-    EXPECT_THAT(text, Not(HasSubstr(unit)));
-  }
-}
-
 TEST_F(RungRunTest, NotesSayWhatIsWrong) {
   const std::vector<RungRun> all = runs({1, 2, 5});
   EXPECT_THAT(format_notes(all),
               AllOf(HasSubstr("what is right"), HasSubstr("02 bad is WRONG: y[7]"),
                     HasSubstr("05 picky is not run: it has no shape")));
-}
-
-TEST_F(RungRunTest, CountersNameLinesAndMetrics) {
-  EXPECT_THAT(format_counters(run(1)),
-              AllOf(HasSubstr("fake <<<2x1x1, 32x1x1>>>"), HasSubstr("kernels/fake/01.cu:3"),
-                    HasSubstr("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum")));
-  EXPECT_EQ(format_counters(run(3)), "");
 }
 
 TEST_F(RungRunTest, AListNamesEverything) {
@@ -284,5 +268,4 @@ TEST(ProductSizes, AreTheProblemsOwnWhereItIsAProduct) {
               ElementsAre(128, 128, 128));
 }
 
-}  // namespace rung_run_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::rung_run_test

@@ -4,8 +4,7 @@
 #include "tests/support/contracts/kernels.hpp"
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::ladders {
-namespace rungs_gpu_test {
+namespace ultra::ladders::rungs_gpu_test {
 
 struct RungOnGpu {
   std::string ladder;
@@ -121,5 +120,4 @@ TEST_P(ProductsOnGpu, AreRightForRaggedMultiplesOfEight) {
   expect_right({{1, 8, 8}, {64, 64, 64}, {136, 264, 72}, {257, 520, 456}, {4101, 1288, 200}}, {5});
 }
 
-}  // namespace rungs_gpu_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::rungs_gpu_test

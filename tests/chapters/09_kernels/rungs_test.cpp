@@ -9,8 +9,7 @@
 #include "tests/support/contracts/kernels.hpp"
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::ladders {
-namespace rungs_test {
+namespace ultra::ladders::rungs_test {
 
 struct RungCase {
   std::string ladder;
@@ -63,5 +62,4 @@ TEST(Ladders, AreInOrder) {
   }
 }
 
-}  // namespace rungs_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::rungs_test

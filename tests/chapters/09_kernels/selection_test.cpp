@@ -12,8 +12,7 @@
 #include "tests/support/programs/parse_options.hpp"
 #include "tests/support/toolbox.hpp"
 
-namespace ultra::ladders {
-namespace selection_test {
+namespace ultra::ladders::selection_test {
 
 using testing::AllOf;
 using testing::ElementsAre;
@@ -92,12 +91,10 @@ TEST_F(SelectionTest, EveryLadderCanBeEmulatedAtItsOwnSizes) {
   }
 }
 
-}  // namespace selection_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::selection_test
 
 // Inputs that are drawn once, and repeat.
-namespace ultra::ladders {
-namespace random_values_test {
+namespace ultra::ladders::random_values_test {
 TEST(NormalValues, RepeatFromTheLastDrawnOne) {
   const std::vector<float> once = normal_values(kDrawnNumbers, 7, "x");
   const std::vector<float> more = normal_values(2 * kDrawnNumbers + 3, 7, "x");
@@ -118,12 +115,10 @@ TEST(NormalValues, DifferFromRowToRow) {
   EXPECT_GT(firsts.size(), 8192U * 99 / 100);
 }
 
-}  // namespace random_values_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::random_values_test
 
 // The flags of chapter 09.
-namespace ultra::ladders {
-namespace kernels_options_test {
+namespace ultra::ladders::kernels_options_test {
 using test::parsed;
 
 class KernelsOptionsTest : public ::testing::Test {
@@ -167,10 +162,6 @@ TEST_F(KernelsOptionsTest, AGpuIsTheDefaultWhereThereIsOne) {
   EXPECT_EQ(request({"--gpu", "--repetitions", "0"}, true).run.repetitions, 0);
 }
 
-TEST_F(KernelsOptionsTest, SidesThatContradictEachOther) {
-  EXPECT_THAT(refusal({"--emulate", "--gpu"}, true), HasSubstr("--emulate and --gpu"));
-}
-
 TEST_F(KernelsOptionsTest, AGpuThatIsNotThere) {
   EXPECT_THAT(refusal({"--gpu"}), AllOf(HasSubstr(build::kHasCuda ? "has no GPU" : "has no CUDA"),
                                         HasSubstr("Hint: "), HasSubstr("leave --gpu out")));
@@ -211,5 +202,4 @@ TEST_F(KernelsOptionsTest, ValuesThatCannotWork) {
   EXPECT_THROW(request({"--seed", "-1"}), ConfigError);
 }
 
-}  // namespace kernels_options_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::kernels_options_test

@@ -13,8 +13,7 @@
 #include "kernels/device/device_info.hpp"
 #include "kernels/ladders/attention/attention_backward_bf16/attention_backward_bf16.hpp"
 
-namespace ultra::ladders {
-namespace repeated_gradients_gpu_test {
+namespace ultra::ladders::repeated_gradients_gpu_test {
 
 namespace rungs_of = kernels::attention_backward_bf16;
 using simt::bf16;
@@ -68,5 +67,4 @@ TEST(RepeatedGradientsOnGpu, HaveTheSameBits) {
   }
 }
 
-}  // namespace repeated_gradients_gpu_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::repeated_gradients_gpu_test

@@ -1,11 +1,8 @@
 // What each rung of softmax and of rope changes, in counters.
 
-#include <gtest/gtest.h>
-
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
-namespace ultra::ladders {
-namespace softmax_and_rope_ladders_test {
+namespace ultra::ladders::softmax_and_rope_ladders_test {
 
 using simt::AccessKind;
 
@@ -31,10 +28,6 @@ TEST_F(SoftmaxLadder, WarpPerRowReadsThreeTimes) {
   expect_sectors(counters_of("warp_per_row"), 3 * kSectors + kRows, kSectors);
 }
 
-TEST_F(SoftmaxLadder, OnlineReadsTwice) {
-  expect_sectors(counters_of("online"), 2 * kSectors, kSectors);
-}
-
 TEST_F(SoftmaxLadder, RegistersReadOnceInVectors) {
   for (const char* const rung : {"registers", "block_per_row"}) {
     SCOPED_TRACE(rung);
@@ -52,37 +45,13 @@ TEST_F(SoftmaxLadder, LongRowsReadTwiceInVectors) {
   EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors, kSectors);
 }
 
-// Lengths around the limits between the kernels that the launchers choose from.
-TEST_F(SoftmaxLadder, BlocksAndRegistersTakeRowsOfManyLengths) {
-  for (const int columns : {1, 3, 128, 129, 255, 256, 260, 512, 515, 1024, 1028, 2047, 2048}) {
-    expect_right_bare("registers", {5, columns});
-  }
-  for (const int columns : {1, 31, 513, 4096, 16384, 16388, 32767, 32768}) {
-    expect_right_bare("block_per_row", {2, columns});
-  }
-  expect_right("long_rows", {.sizes = {1, 8196}});
-  for (const int columns : {8191, 8192, 8193, 8196, 40000}) {
-    expect_right_bare("long_rows", {2, columns});
-  }
-}
-
-TEST_F(SoftmaxLadder, RefusesRowsThatDoNotFit) {
-  EXPECT_NE(refusal_of("registers", {4, 2049}).find("2049 columns"), std::string::npos);
-  EXPECT_EQ(refusal_of("block_per_row", {4, 2049}), "");
-  EXPECT_NE(refusal_of("block_per_row", {4, 32769}).find("at most 32768"), std::string::npos);
-  EXPECT_EQ(refusal_of("online", {4, 32769}), "");
-}
-
 constexpr std::uint64_t kTokens = 2;
 constexpr std::uint64_t kHeads = 6 + 2;
 constexpr std::uint64_t kPairs = 128;  // four pairs for each lane of a warp
 constexpr std::uint64_t kHalf = kTokens * kHeads * kPairs / 8;  // sectors
 constexpr std::uint64_t kScalarWarps = kTokens * kHeads * kPairs / 32;
 
-class RopeLadder : public test::LadderTest {
- protected:
-  RopeLadder() : LadderTest("rope", {kTokens, 6, 2, kPairs}) {}
-};
+using RopeLadder = test::LadderOf<"rope", kTokens, 6, 2, kPairs>;
 
 TEST_F(RopeLadder, ComputedAnglesReadNoTable) {
   // Both halves, and a position for each warp.
@@ -112,21 +81,4 @@ TEST_F(RopeLadder, FusedReadsTheTableFourTimesPerToken) {
   EXPECT_EQ(report.total(AccessKind::kGlobalStore).sectors_per_request(), 16.0);
 }
 
-TEST_F(RopeLadder, TurnsForwardAndBack) {
-  for (const RungInfo& rung : ladder().rungs()) {
-    for (const std::uint64_t seed : {1U, 2U}) {
-      test::expect_right(ladder(), rung.number,
-                         {.sizes = {7, 3, 1, 20}, .seed = seed, .executor = simt::Executor::kFast});
-    }
-  }
-}
-
-TEST_F(RopeLadder, FarPositionsAreAsExactAsNearOnes) {
-  for (const RungInfo& rung : ladder().rungs()) {
-    test::expect_right(ladder(), rung.number,
-                       {.sizes = {6000, 1, 1, 4}, .executor = simt::Executor::kFast});
-  }
-}
-
-}  // namespace softmax_and_rope_ladders_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::softmax_and_rope_ladders_test

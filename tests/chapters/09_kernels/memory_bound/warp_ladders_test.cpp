@@ -1,15 +1,11 @@
 // What each rung of divergence, reduction and quantize_fp8 changes, in counters.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "kernels/ladders/basics/small_launches/small_launches.hpp"
 #include "kernels/simt/buffer.hpp"
 #include "kernels/simt/recording.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
-namespace ultra::ladders {
-namespace warp_ladders_test {
+namespace ultra::ladders::warp_ladders_test {
 
 using simt::AccessKind;
 
@@ -32,23 +28,6 @@ TEST_F(DivergenceLadder, BranchedWorksWithHalfTheLanes) {
             report.active_lanes());
   EXPECT_EQ(static_cast<double>(report.total(AccessKind::kBranch).divergent), kElements / 32);
   EXPECT_EQ(bytes_moved(report), 32.0 * kElements);
-}
-
-// A warp has 32 elements that lie 2 apart: 8 sectors of in, twice, 4 of each table, 8 of out.
-TEST_F(DivergenceLadder, SortedWorksWithAllLanesOnScatteredElements) {
-  const simt::Report report = counters_of("sorted");
-  EXPECT_EQ(report.active_lanes(), 32.0);
-  EXPECT_EQ(report.total(AccessKind::kBranch).divergent, 0U);
-  expect_sectors_per_request(report, (8 + 8 + 4 + 4) / 4.0, 8.0);
-  EXPECT_EQ(bytes_moved(report), 32.0 * kElements);
-}
-
-// Of a warp: 4 sectors of in, twice, 2 of each table, 4 of out.
-TEST_F(DivergenceLadder, ArithmeticHasNeighboursAndAllLanes) {
-  const simt::Report report = counters_of("arithmetic");
-  EXPECT_EQ(report.active_lanes(), 32.0);
-  EXPECT_EQ(report.total(AccessKind::kBranch).divergent, 0U);
-  EXPECT_EQ(bytes_moved(report), 16.0 * kElements);
 }
 
 TEST_F(DivergenceLadder, PairedMovesTheLeast) {
@@ -88,13 +67,6 @@ TEST_F(ReductionLadder, DenseTreeDivergesInOneWarp) {
   EXPECT_EQ(loads.wavefronts, loads.requests);
 }
 
-TEST_F(ReductionLadder, ShufflesNeedSharedMemoryOncePerWarp) {
-  const simt::Report report = counters_of("warp_shuffles");
-  EXPECT_EQ(report.total(AccessKind::kSharedStore).lanes, kN / 32);
-  EXPECT_EQ(report.total(AccessKind::kSharedLoad).requests, kBlocks);
-  EXPECT_EQ(report.total(AccessKind::kGlobalAtomic).lanes, kBlocks);
-}
-
 TEST_F(ReductionLadder, TwoLaunchesReadOnceInVectorsWithoutAtomics) {
   const simt::Report report = counters_of("two_launches");
   ASSERT_EQ(report.launches.size(), 2U);
@@ -112,9 +84,7 @@ class QuantizeFp8Ladder : public test::LadderTest {
  protected:
   QuantizeFp8Ladder() : LadderTest("quantize_fp8", {8, 512}) {}
 
-  // Sectors of a matrix in bf16 and in fp8; 32 scales are 4 sectors.
-  static constexpr std::uint64_t kBf16 = 2 * 8 * 512 / 32;
-  static constexpr std::uint64_t kFp8 = 8 * 512 / 32;
+  static constexpr std::uint64_t kBf16 = 2 * 8 * 512 / 32;  // sectors of a matrix
 };
 
 // Each of 128 loads of a group's thread touches a sector of its own; then all is read once more.
@@ -139,64 +109,19 @@ TEST_F(QuantizeFp8Ladder, SixteenLanesPerGroupTakeHalfOfTheRequests) {
   EXPECT_EQ(loads("warp_per_group"), 2 * loads("vectorised"));
 }
 
-// An odd number of groups: half of the last warp has none.
-TEST_F(QuantizeFp8Ladder, AnyNumberOfGroupsIsRight) {
-  for (const std::string& rung : emulated_rungs()) {
-    for (const Sizes& sizes : std::vector<Sizes>{{1, 128}, {3, 128}, {5, 640}, {33, 128}}) {
-      expect_right(rung, {.sizes = sizes});
-    }
-  }
-}
+}  // namespace ultra::ladders::warp_ladders_test
 
-TEST_F(QuantizeFp8Ladder, RaggedGroupsAreRefused) {
-  EXPECT_THAT(refusal_of("vectorised", {2, 130}), testing::HasSubstr("multiple of 128"));
-}
-
-}  // namespace warp_ladders_test
-}  // namespace ultra::ladders
-
-// What the rungs of small_launches change: who is launched, and what a recording keeps.
-namespace ultra::ladders {
-namespace small_launches_ladder_test {
+// What the rungs of small_launches read, and what a recording keeps.
+namespace ultra::ladders::small_launches_ladder_test {
 
 using simt::AccessKind;
 
-class SmallLaunchesLadder : public test::LadderTest {
- protected:
-  SmallLaunchesLadder() : LadderTest("small_launches", {6, 256}) {}
-};
-
-TEST_F(SmallLaunchesLadder, EveryRungRunsTheSameKernels) {
-  const simt::Report first = counters_of("separate");
-  ASSERT_EQ(first.launches.size(), 6U);
-  for (const std::string& rung : emulated_rungs()) {
-    const simt::Report report = counters_of(rung);
-    ASSERT_EQ(report.launches.size(), 6U) << rung;
-    EXPECT_EQ(report.launches[0].grid, first.launches[0].grid) << rung;
-    EXPECT_EQ(report.total(AccessKind::kGlobalLoad).sectors,
-              first.total(AccessKind::kGlobalLoad).sectors)
-        << rung;
-  }
-}
+using SmallLaunchesLadder = test::LadderOf<"small_launches", 6, 256>;
 
 // Each row of weights once, and the vector for each of them.
 TEST_F(SmallLaunchesLadder, ReadsEachWeightOnce) {
   EXPECT_EQ(counters_of("programmatic").total(AccessKind::kGlobalLoad).bytes,
             2U * 4 * 6 * 256 * 256);
-}
-
-TEST_F(SmallLaunchesLadder, CornersAreRight) {
-  for (const std::string& rung : emulated_rungs()) {
-    for (const Sizes& sizes : std::vector<Sizes>{{1, 4}, {3, 124}, {2, 1024}}) {
-      expect_right(rung, {.sizes = sizes});
-    }
-  }
-}
-
-TEST_F(SmallLaunchesLadder, RefusesWhatItCannotDo) {
-  EXPECT_THAT(refusal_of("separate", {2, 6}), testing::HasSubstr("multiple of 4"));
-  EXPECT_THAT(refusal_of("programmatic", {2, 1028}),
-              testing::HasSubstr("does not fit a warp's registers"));
 }
 
 // A replay does what was recorded, whatever it is given later.
@@ -222,5 +147,4 @@ TEST(SmallLaunches, ARecordingKeepsItsArguments) {
   EXPECT_THAT(out.download(), testing::Each(2.0F));
 }
 
-}  // namespace small_launches_ladder_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::small_launches_ladder_test

@@ -9,8 +9,7 @@
 #include "chapters/09_kernels/report/ceiling.hpp"
 #include "kernels/device/device_info.hpp"
 
-namespace ultra::ladders {
-namespace ceiling_gpu_test {
+namespace ultra::ladders::ceiling_gpu_test {
 
 TEST(CeilingOnGpu, EveryLimitHasOne) {
   if (kernels::list_devices().empty()) {
@@ -45,5 +44,4 @@ TEST(CeilingOnGpu, EveryLimitHasOne) {
   }
 }
 
-}  // namespace ceiling_gpu_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::ceiling_gpu_test

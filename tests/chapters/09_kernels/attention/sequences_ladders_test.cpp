@@ -1,15 +1,78 @@
-// What the rungs over packs of documents change, in counters.
+// What rungs over sequences of many lengths change, in counters.
 // Covers: chapters/09_kernels/attention/packed_documents.hpp
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "chapters/09_kernels/attention/packed_documents.hpp"
+#include "kernels/ladders/attention/attention_decode/attention_decode.hpp"
 #include "kernels/ladders/attention/attention_varlen/attention_varlen.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
-namespace ultra::ladders {
-namespace varlen_ladders_test {
+// What each rung of packed_sequences changes, in counters, worked out from the lengths.
+namespace ultra::ladders::packed_sequences_ladder_test {
+
+using simt::AccessKind;
+
+class PackedSequencesLadder : public test::LadderTest {
+ protected:
+  PackedSequencesLadder() : LadderTest("packed_sequences", {static_cast<int>(kSequences), 40}) {}
+
+  simt::Site loads_of(const char* rung) { return counters_of(rung).total(AccessKind::kGlobalLoad); }
+
+  // How often the loops of warps run, each as often as its longest lane's.
+  static std::uint64_t rounds(const std::vector<int>& lengths_of_lanes) {
+    std::uint64_t sum = 0;
+    for (std::size_t first = 0; first < kSequences; first += 32) {
+      const auto warp = lengths_of_lanes.begin() + static_cast<std::ptrdiff_t>(first);
+      sum += static_cast<std::uint64_t>(*std::max_element(warp, warp + 32));
+    }
+    return sum;
+  }
+
+  static constexpr std::size_t kSequences = 96;  // three full warps
+
+  std::vector<int> lengths = sequence_lengths(sizes_, RunRequest{}.seed);
+  std::uint64_t tokens = std::accumulate(lengths.begin(), lengths.end(), std::uint64_t{0});
+};
+
+// Besides its losses, a thread loads where its sequence begins and ends.
+TEST_F(PackedSequencesLadder, AWarpRunsAsLongAsItsLongestSequence) {
+  const simt::Site loads = loads_of("thread_per_sequence");
+  EXPECT_EQ(loads.lanes, tokens + 2 * kSequences);
+  EXPECT_EQ(loads.requests, rounds(lengths) + 2 * (kSequences / 32));
+}
+
+// And its sequence's number.
+TEST_F(PackedSequencesLadder, SortedSequencesLeaveFewLanesIdle) {
+  const simt::Site unsorted = loads_of("thread_per_sequence");
+  const simt::Site loads = loads_of("sorted_by_length");
+  std::ranges::sort(lengths, std::greater{});
+  EXPECT_EQ(loads.lanes, tokens + 3 * kSequences);
+  EXPECT_EQ(loads.requests, rounds(lengths) + 3 * (kSequences / 32));
+  EXPECT_GT(loads.lanes_per_request(), unsorted.lanes_per_request());
+}
+
+// All lanes of a warp load where the sequence begins and ends. A request of neighbours touches at
+// most 5 sectors.
+TEST_F(PackedSequencesLadder, AWarpSharesASequence) {
+  const simt::Site loads = loads_of("warp_per_sequence");
+  std::uint64_t requests = 2 * kSequences;
+  for (const int length : lengths) {
+    requests += (static_cast<std::uint64_t>(length) + 31) / 32;
+  }
+  EXPECT_EQ(loads.lanes, tokens + 2 * 32 * kSequences);
+  EXPECT_EQ(loads.requests, requests);
+  EXPECT_LE(loads.sectors_per_request(), 5.0);
+}
+
+TEST_F(PackedSequencesLadder, TokensDoNotDependOnTheSeed) {
+  const std::vector<int> other = sequence_lengths(sizes_, 77);
+  EXPECT_NE(other, lengths);
+  EXPECT_EQ(std::accumulate(other.begin(), other.end(), std::uint64_t{0}), tokens);
+}
+
+}  // namespace ultra::ladders::packed_sequences_ladder_test
+
+// What the rungs over packs of documents change, in counters.
+namespace ultra::ladders::varlen_ladders_test {
 
 using simt::AccessKind;
 
@@ -101,35 +164,7 @@ TEST_F(AttentionVarlenLadder, ADocumentAloneIsASequence) {
             total(expected) + 4 * (blocks + used));  // each warp reads its tile's place
 }
 
-TEST_F(AttentionVarlenLadder, CornersAreRight) {
-  for (const std::string& rung : emulated_rungs()) {
-    for (const Sizes& sizes : std::vector<Sizes>{
-             {1, 1, 1, 1, 8}, {9, 20, 1, 1, 32}, {3, 130, 2, 1, 72}, {150, 2, 1, 1, 16}}) {
-      for (const std::uint64_t seed : {kFull, kCausal, std::uint64_t{6}, std::uint64_t{7}}) {
-        expect_right(rung, {.sizes = sizes, .seed = seed, .executor = simt::Executor::kFast});
-      }
-    }
-  }
-}
-
-TEST_F(AttentionVarlenLadder, RefusalSaysWhy) {
-  EXPECT_EQ(refusal_of("bounded", {2, 8, 1, 1, 20}),
-            "head_dim is 20, expected a multiple of 8, at most 128");
-}
-
-class AttentionBackwardVarlenLadder : public test::LadderTest {
- protected:
-  AttentionBackwardVarlenLadder() : LadderTest("attention_backward_varlen") {}
-};
-
-TEST_F(AttentionBackwardVarlenLadder, CornersAreRight) {
-  for (const Sizes& sizes :
-       std::vector<Sizes>{{1, 1, 1, 1, 8}, {7, 20, 1, 2, 32}, {3, 140, 1, 1, 72}}) {
-    for (const std::uint64_t seed : {kFull, kCausal}) {
-      expect_right("tiles_of_documents", {.sizes = sizes, .seed = seed});
-    }
-  }
-}
+using AttentionBackwardVarlenLadder = test::LadderOf<"attention_backward_varlen">;
 
 TEST_F(AttentionBackwardVarlenLadder, AddsNothingByAtomics) {
   EXPECT_EQ(
@@ -149,5 +184,50 @@ TEST(PackedDocuments, AreRowsOfThePack) {
   EXPECT_EQ(kernels::attention_varlen::most_tiles(300, 4), 3U + 4U);
 }
 
-}  // namespace varlen_ladders_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::varlen_ladders_test
+
+// What the rungs of attention_decode change, in counters.
+namespace ultra::ladders::attention_decode_ladder_test {
+
+using simt::AccessKind;
+
+constexpr std::uint64_t kSeed = 1;
+constexpr int kGroup = 4;
+constexpr std::uint64_t kHeadDim = 64;
+
+// A batch of one sequence, whose length is then `tokens`; two heads of keys.
+class AttentionDecodeLadder : public test::LadderTest {
+ protected:
+  AttentionDecodeLadder() : LadderTest("attention_decode", {1, kTokens, 2, kGroup, kHeadDim}) {}
+
+  static constexpr int kTokens = 600;
+  static constexpr std::uint64_t kOneReading = 2 * 2 * kTokens * 2 * kHeadDim;  // keys and values
+  static constexpr std::uint64_t kQueries = 2 * kGroup * 2 * kHeadDim;
+
+  // Bytes of rows: loads of 16.
+  [[nodiscard]] std::uint64_t rows_read(const char* rung) const {
+    std::uint64_t bytes = 0;
+    for (const simt::Site& site : counters_of(rung).sites) {
+      bytes += site.kind == AccessKind::kGlobalLoad && site.size == 16 ? site.bytes : 0;
+    }
+    return bytes;
+  }
+};
+
+// Each of the 8 groups of lanes of a block has the queries.
+TEST_F(AttentionDecodeLadder, ABlockPerHeadReadsKeysForEachHead) {
+  EXPECT_EQ(rows_read("block_per_head"), kGroup * kOneReading + 8 * kQueries);
+}
+
+TEST_F(AttentionDecodeLadder, GroupedReadsKeysOnce) {
+  EXPECT_EQ(rows_read("grouped"), kOneReading + 8 * kQueries);
+}
+
+TEST_F(AttentionDecodeLadder, PartialSumsHaveNoBankConflicts) {
+  for (const std::string& rung : emulated_rungs()) {
+    const simt::Site store = counters_of(rung).total(AccessKind::kSharedStore);
+    EXPECT_LE(store.wavefronts, store.ideal_wavefronts + store.requests / 2) << rung;
+  }
+}
+
+}  // namespace ultra::ladders::attention_decode_ladder_test

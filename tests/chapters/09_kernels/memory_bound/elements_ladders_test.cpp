@@ -1,24 +1,16 @@
-// What each rung of adamw changes, in counters; and that it is the update of common/ops.
-
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <vector>
+// What rungs over elements change, in counters.
 
 #include "chapters/09_kernels/memory_bound/adamw_ladder.hpp"
 #include "common/ops/adamw.hpp"
 #include "kernels/simt/buffer.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
 
-namespace ultra::ladders {
-namespace adamw_ladder_test {
+// What each rung of adamw changes, in counters; and that it is the update of common/ops.
+namespace ultra::ladders::adamw_ladder_test {
 
 using simt::AccessKind;
 
-class AdamWLadder : public test::LadderTest {
- protected:
-  AdamWLadder() : LadderTest("adamw") {}
-};
+using AdamWLadder = test::LadderOf<"adamw">;
 
 TEST_F(AdamWLadder, UnfusedMoves64BytesPerParameter) {
   const simt::Report report = counters_of("unfused", {4, 300});
@@ -111,5 +103,93 @@ TEST_F(AdamWOfOps, IsTheUpdateOfTheKernels) {
   expect_near(second_buffer.download(), second_moment);
 }
 
-}  // namespace adamw_ladder_test
-}  // namespace ultra::ladders
+}  // namespace ultra::ladders::adamw_ladder_test
+
+// What the rungs of the bf16 ladders change, in counters.
+namespace ultra::ladders::bf16_ladders_test {
+
+class RmsNormBf16Ladder : public test::LadderTest {
+ protected:
+  RmsNormBf16Ladder() : LadderTest("rms_norm_bf16", {4, 512}) {}
+
+  // What each row asks for beside the least: its weights, which are counted once.
+  static constexpr double kWeights = 2.0 * 512;
+};
+
+TEST_F(RmsNormBf16Ladder, AWarpReadsBackWhatItHasStored) {
+  const double h = 2.0 * 4 * 512;
+  EXPECT_EQ(bytes_asked(counters_of("warp_per_row")), least_bytes() + h + 3 * kWeights);
+}
+
+TEST_F(RmsNormBf16Ladder, ABlockDoesNot) {
+  const simt::Report report = counters_of("in_registers");
+  EXPECT_EQ(bytes_asked(report), least_bytes() + 3 * kWeights);
+  EXPECT_EQ(report.total(simt::AccessKind::kGlobalLoad).sectors_per_request(), 16.0);
+}
+
+using AdamWBf16Ladder = test::LadderOf<"adamw_bf16", 4096>;
+
+TEST_F(AdamWBf16Ladder, RoundingApartReadsTheMasterCopyAgain) {
+  EXPECT_EQ(bytes_moved(counters_of("two_kernels")), least_bytes() + 4.0 * 4096);
+}
+
+TEST_F(AdamWBf16Ladder, FusedMovesTheLeastInFewRequests) {
+  const simt::Report report = counters_of("fused");
+  EXPECT_EQ(bytes_moved(report), least_bytes());
+  EXPECT_EQ(report.total(simt::AccessKind::kGlobalLoad).requests, 4U * 4096 / 4 / 32);
+}
+
+}  // namespace ultra::ladders::bf16_ladders_test
+
+// What each rung of swiglu and of swiglu_backward changes, in counters: sectors are counted in
+// units of one matrix read or written once.
+namespace ultra::ladders::swiglu_ladder_test {
+constexpr std::uint64_t kTokens = 8;
+constexpr std::uint64_t kFfn = 256;
+constexpr std::uint64_t kMatrix = kTokens * kFfn / 8;  // sectors
+
+// Matrices that a ladder's rungs load and store.
+struct Matrices {
+  const char* ladder;
+  std::uint64_t loads;
+  std::uint64_t stores;
+  std::uint64_t loads_of_two_kernels;
+  std::uint64_t stores_of_two_kernels;
+};
+
+class SwigluLadders : public test::LadderTest, public ::testing::WithParamInterface<Matrices> {
+ protected:
+  SwigluLadders() : LadderTest(GetParam().ladder, {kTokens, kFfn}) {}
+
+  void expect_the_least(const simt::Report& report) {
+    expect_sectors(report, GetParam().loads * kMatrix, GetParam().stores * kMatrix);
+    EXPECT_EQ(bytes_asked(report), least_bytes());
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, SwigluLadders,
+                         ::testing::Values(
+                             // In two kernels: gate; what silu left, and up.
+                             Matrices{"swiglu", 2, 1, 3, 2},
+                             // In two kernels: d_product and gate for each gradient; up.
+                             Matrices{"swiglu_backward", 3, 2, 5, 2}),
+                         [](const auto& matrices) { return matrices.param.ladder; });
+
+TEST_P(SwigluLadders, TwoKernelsMoveMore) {
+  expect_sectors(counters_of("two_kernels"), GetParam().loads_of_two_kernels * kMatrix,
+                 GetParam().stores_of_two_kernels * kMatrix);
+}
+
+TEST_P(SwigluLadders, FusedMovesTheLeast) {
+  const simt::Report report = counters_of("fused");
+  expect_the_least(report);
+  EXPECT_EQ(report.total(simt::AccessKind::kGlobalLoad).sectors_per_request(), 4.0);
+}
+
+TEST_P(SwigluLadders, VectorsTakeAQuarterOfTheRequests) {
+  const simt::Report report = counters_of("vectorised");
+  expect_the_least(report);
+  expect_sectors_per_request(report, 16.0, 16.0);
+}
+
+}  // namespace ultra::ladders::swiglu_ladder_test
