@@ -2,7 +2,6 @@
 // and states are dealt out to ranks, the ranks compute what one rank computes.
 //
 // Covers: chapters/08_expert_parallel/expert_parallel.hpp
-// Covers: chapters/08_expert_parallel/expert_parallel.hpp
 
 #include "chapters/08_expert_parallel/expert_parallel.hpp"
 #include "tests/chapters/08_expert_parallel/expert_run.hpp"
@@ -85,35 +84,6 @@ TEST_F(ExpertTraining, ExtremeImbalance) {
   }
 }
 
-// The tokens of a rank's micro-batch are others on every layout: so are those that are dropped.
-TEST_F(ExpertTraining, CapacityOfMicroBatchesDependsOnTheLayout) {
-  MeshCase c = draw({.dp = 2, .ep = 2}, DType::kF64);
-  c.options.global_batch = 4;
-  c.options.micro_batch = 4;
-  c.micro_batch = 2;
-  c.options.model.max_seq_len = 12;
-  c.model = "--experts 4 --top-k 1 --capacity-factor 0.6 --capacity-group ";
-  // Rank 0's losses against those of one rank; nothing in a process without rank 0.
-  const auto apart = [&](const char* group) {
-    MeshCase grouped = c;
-    grouped.model += group;
-    std::optional<double> distance;
-    on_mesh(grouped, [&](Communicator& world) {
-      const RankRun run = grouped.run(world);
-      const RankRun one = grouped.run_alone(world);
-      if (world.rank() != 0) return;
-      distance = 0.0;
-      for (std::size_t i = 0; i < one.result.steps.size(); ++i) {
-        distance =
-            std::max(*distance, std::abs(run.result.steps[i].loss / one.result.steps[i].loss - 1));
-      }
-    });
-    return distance;
-  };
-  EXPECT_LT(apart("sequence").value_or(0), 1e-10);
-  EXPECT_GT(apart("micro-batch").value_or(1), 1e-8);
-}
-
 /// Experts whose gradients are added up over dp and cp like all others: with other experts' ones.
 class ExpertsOfTheWrongGroup : public ExpertParallel {
  public:
@@ -149,34 +119,6 @@ TEST_F(ExpertTraining, GradientsOfOtherExpertsAreNoPartOfTheSum) {
       EXPECT_GT(distance(wrong), 1e-8);
     });
   }
-}
-
-TEST_F(ExpertTraining, ARouterThatIsLeftAloneCollapsesAndABalancedOneDoesNot) {
-  const auto highest_share = [&](const std::string& balance) {
-    MeshCase c = fixed({.dp = 2, .ep = 2}, 4);
-    c.options.global_batch = 8;
-    c.options.steps = 60;
-    c.options.learning_rate = 3e-2;
-    c.options.seed = 2;
-    c.options.dtype = DType::kF64;  // in f32 the rounding of a machine's kernels moves some choices
-    c.model = "--experts 8 --top-k 1 " + balance;
-    double highest = 0;
-    on_mesh(c, [&](Communicator& world) {
-      const train::TrainResult result = train::train_with(c.setup(), world);
-      if (world.rank() != 0) return;
-      for (std::size_t i = result.steps.size() - 10; i < result.steps.size(); ++i) {
-        highest += std::ranges::max(result.steps[i].figures.at("expert_load.1")) / 10;
-      }
-    });
-    return highest;
-  };
-  const double alone = highest_share("--balance none");
-  const double with_loss = highest_share("--balance aux --aux-loss 0.1");
-  const double with_biases = highest_share("--balance bias --bias-rate 0.02");
-  if (alone == 0) return;  // another process has them
-  EXPECT_GT(alone, 0.42) << "of 8 experts, which would have 0.125 each";
-  EXPECT_LT(with_loss, 0.36);
-  EXPECT_LT(with_biases, 0.36);
 }
 
 }  // namespace

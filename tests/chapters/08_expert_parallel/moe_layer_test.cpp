@@ -72,8 +72,6 @@ class LayerOnOneRank {
     const Tensor y = layer_.forward(x, saved);
     return {y, terms};
   }
-  /// The output of a pass with what `saved` says.
-  Tensor forward_again() { return layer_.forward(x, saved); }
   Tensor backward() { return layer_.backward(d_y, saved); }
 
   [[nodiscard]] PlainResult plain() {
@@ -170,117 +168,6 @@ TEST_F(MoeLayerTest, GradientsAreThoseOfFiniteDifferences) {
           random, [&] { return layer.objective(); }, at, 8));
     });
   }
-}
-
-TEST_F(MoeLayerTest, AnExpertWithoutTokensHasAGradientOfZeros) {
-  MoeCase c = draw(DType::kF64);
-  c.moe.num_experts = 4;
-  c.moe.top_k = 1;
-  c.moe.capacity_factor.reset();
-  c.moe.balance = Balance::kNone;
-  c.model.hidden_size = 3;
-  on_one_rank(c, [&](LayerOnOneRank& layer) {
-    // The first feature is positive, and only expert 2 likes it.
-    for (std::size_t i = 0; i < layer.x.numel(); i += 3) layer.x.data<double>()[i] = 1.0;
-    const Tensor gate = layer.parameters().front()->value();
-    gate.fill(0.0);
-    gate.data<double>()[2 * 3] = 5.0;
-    static_cast<void>(layer.forward(nn::Saved::Mode::kKeep));
-    static_cast<void>(layer.backward());
-    const auto tokens = static_cast<double>(c.batch * c.model.max_seq_len);
-    EXPECT_EQ(layer.counters.sums().at(load_counter(0, 2)), tokens);
-    for (const nn::Parameter* parameter : layer.parameters()) {
-      const bool is_expert = parameter->name().find(".experts.") != std::string::npos;
-      if (!is_expert) continue;
-      const bool has_tokens = parameter->name().find(".experts.2.") != std::string::npos;
-      EXPECT_EQ(ultra::test::largest_magnitude(parameter->grad().to_vector()) > 0, has_tokens)
-          << parameter->name();
-    }
-  });
-}
-
-// Padding and micro-batches without weight route nothing, count nothing, and get no gradient.
-TEST_F(MoeLayerTest, PaddingCountsForNothing) {
-  MoeCase c = draw(DType::kF64);
-  c.moe.shared_experts = 0;
-  c.moe.balance = Balance::kAux;
-  c.moe.z_coefficient = 0.1;
-  c.moe.capacity_factor.reset();
-  c.model.max_seq_len = 5;
-  on_one_rank(c, [&](LayerOnOneRank& layer) {
-    auto places = std::make_shared<nn::TokenPlaces>();
-    places->positions = {0, 1, 2, 3, 5};  // the last one stands behind the sequence's end
-    places->sequence_len = 6;
-    double terms = 0;
-    layer.saved = nn::Saved(nn::Saved::Mode::kKeep, {.places = places, .loss_terms = &terms});
-    Tensor y = layer.forward_again();
-    Tensor d_x = layer.backward();
-    const auto of_padding = [&](const Tensor& x) {
-      return ultra::test::largest_magnitude(x.slice(1, {4, 5}).contiguous().to_vector());
-    };
-    EXPECT_EQ(of_padding(y), 0.0);
-    EXPECT_EQ(of_padding(d_x), 0.0);
-    EXPECT_GT(terms, 0.0);
-    terms = 0;
-    layer.saved = nn::Saved(nn::Saved::Mode::kKeep, {.token_weight = 0.0, .loss_terms = &terms});
-    y = layer.forward_again();
-    d_x = layer.backward();
-    EXPECT_EQ(ultra::test::largest_magnitude(y.to_vector()), 0.0);
-    EXPECT_EQ(ultra::test::largest_magnitude(d_x.to_vector()), 0.0);
-    EXPECT_EQ(terms, 0.0);
-  });
-}
-
-TEST_F(MoeLayerTest, ARecomputedPassAddsNoTermAndCountsNothingAgain) {
-  MoeCase c = draw(DType::kF64);
-  c.moe.balance = Balance::kAux;
-  on_one_rank(c, [&](LayerOnOneRank& layer) {
-    double terms = 0;
-    layer.saved = nn::Saved(nn::Saved::Mode::kKeep, {.loss_terms = &terms});
-    const Tensor first = layer.forward_again();
-    const double once = terms;
-    const auto counted = layer.counters.sums();
-    layer.saved = layer.saved.recomputing();
-    const Tensor again = layer.forward_again();
-    EXPECT_EQ(terms, once);
-    EXPECT_EQ(layer.counters.sums(), counted);
-    EXPECT_TRUE(ultra::test::all_equal(again, first));
-  });
-}
-
-TEST_F(MoeLayerTest, WeightsHaveTheNamesOfHuggingFacesMixtral) {
-  MoeCase c = draw(DType::kF32);
-  c.moe.num_experts = 2;
-  c.moe.top_k = 1;
-  c.moe.balance = Balance::kNone;
-  c.moe.shared_experts = 0;
-  on_one_rank(c, [&](LayerOnOneRank& layer) {
-    std::vector<std::string> names;
-    for (const nn::Parameter* parameter : layer.parameters()) names.push_back(parameter->name());
-    const std::string prefix = kPrefix;
-    EXPECT_THAT(names, ::testing::UnorderedElementsAre(
-                           prefix + ".gate.weight", prefix + ".experts.0.w1.weight",
-                           prefix + ".experts.0.w2.weight", prefix + ".experts.0.w3.weight",
-                           prefix + ".experts.1.w1.weight", prefix + ".experts.1.w2.weight",
-                           prefix + ".experts.1.w3.weight"));
-  });
-}
-
-TEST_F(MoeLayerTest, BehindNormedHeadsTheNamesAreThoseOfHuggingFacesQwen3Moe) {
-  MoeCase c = draw(DType::kF32);
-  c.model.qk_norm = true;
-  c.moe.num_experts = c.moe.top_k = 1;
-  c.moe.balance = Balance::kNone;
-  c.moe.shared_experts = 0;
-  on_one_rank(c, [&](LayerOnOneRank& layer) {
-    std::vector<std::string> names;
-    for (const nn::Parameter* parameter : layer.parameters()) names.push_back(parameter->name());
-    const std::string prefix = "model.layers.0.mlp";
-    EXPECT_THAT(names, ::testing::UnorderedElementsAre(prefix + ".gate.weight",
-                                                       prefix + ".experts.0.gate_proj.weight",
-                                                       prefix + ".experts.0.up_proj.weight",
-                                                       prefix + ".experts.0.down_proj.weight"));
-  });
 }
 
 // The sums over the published checkpoints.
