@@ -19,15 +19,6 @@ class PipelineTraining : public PipelineTest {
     MeshTest::expect_equals_one_rank(c, 1e-11);
   }
 
-  static RankRun outcome(const MeshCase& c) {
-    RankRun outcome;
-    on_mesh(c, [&](Communicator& world) {
-      const RankRun run = c.run(world);
-      if (world.rank() == 0) outcome = run;
-    });
-    return outcome;
-  }
-
   static bool is_possible(const std::string& schedule, std::size_t pp, std::size_t micro_batches) {
     try {
       expect_possible(parse_schedule_choice(schedule), pp, micro_batches);
@@ -61,21 +52,6 @@ TEST_F(PipelineTraining, EveryScheduleComputesWhatOneRankComputes) {
   }
 }
 
-TEST_F(PipelineTraining, TheOrderOfThePassesChangesNoBit) {
-  for (const DType dtype : {DType::kF32, DType::kF64}) {
-    MeshCase c = draw({.pp = 2}, "interleaved:2", dtype);
-    c.layout = "--schedule afab";
-    cut(c, 4);
-    const RankRun afab = outcome(c);
-    for (const char* schedule : {"naive", "1f1b", "interleaved:2", "zero-bubble-h1"}) {
-      c.layout = fmt::format("--schedule {}", schedule);
-      const RankRun other = outcome(c);
-      EXPECT_EQ(losses_and_norms(other.result), losses_and_norms(afab.result)) << schedule;
-      EXPECT_EQ(other.weights, afab.weights) << schedule;
-    }
-  }
-}
-
 TEST_F(PipelineTraining, AnyMeshOfUpToEightRanksIsOneRank) {
   for (int trial = 0; trial < 6; ++trial) {
     const std::size_t pp = random.pick({2U, 2U, 3U, 4U});
@@ -104,22 +80,6 @@ TEST_F(PipelineTraining, ATokenTableTiedToTheOutputMatrix) {
     c.more = more;
     expect_equals_one_rank(c);
   }
-}
-
-// One flag away from what trains: a table whose two ends nobody would add up.
-TEST_F(PipelineTraining, ATiedTableThatNobodyWouldAddUpIsRefusedInWords) {
-  MeshCase c = draw({.pp = 2}, "zb-v", DType::kF64);
-  c.options.model.tied_embeddings = true;
-  c.options.clip_norm = 0;
-  cut(c, 2);
-  const auto refusal = [&](const char* schedule) {
-    c.layout = fmt::format("--schedule {}", schedule);
-    return ultra::test::message_of<ConfigError>([&] { static_cast<void>(c.setup()); });
-  };
-  EXPECT_THAT(refusal("zb-v"), HasSubstr("a tied token table does not go together with --schedule "
-                                         "zb-v: the first rank has both ends"));
-  EXPECT_THAT(refusal("dualpipe-v"), HasSubstr("both ends of the model"));
-  EXPECT_THAT(refusal("pipedream-async"), HasSubstr("a tied token table does not go together"));
 }
 
 }  // namespace

@@ -107,21 +107,6 @@ TEST_F(FailingStages, SayWhichStageAndWhichMicroBatch) {
   }
 }
 
-TEST_F(FailingStages, MemoryOfOneStageThatIsTooSmall) {
-  MeshCase c = draw_stages();
-  c.layout = "--schedule afab";
-  const std::vector<train::RankSummary> ranks = summaries(c);
-  std::size_t most = 0;  // but for messages under way, which are not as many in every run
-  for (const train::RankSummary& rank : ranks) {
-    most = std::max(most, rank.memory.peak(MemoryCategory::kParameters).bytes +
-                              rank.memory.peak(MemoryCategory::kActivations).bytes);
-  }
-  c.options.device_memory = most - 1;
-  const std::string message =
-      ultra::test::message_of<OutOfMemory>([&] { static_cast<void>(summaries(c)); });
-  EXPECT_THAT(message, HasSubstr("out of device memory"));
-}
-
 // A stage that never comes: the others say what they wait for, after the time-out.
 TEST_F(FailingStages, AStageThatNeverComesIsReported) {
   MeshCase c = draw_stages();

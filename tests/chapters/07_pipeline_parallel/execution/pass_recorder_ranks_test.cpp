@@ -1,4 +1,4 @@
-// What executed schedules leave behind: counters, and a Gantt chart.
+// What executed schedules leave behind.
 //
 // Covers: chapters/07_pipeline_parallel/execution/pass_recorder.hpp
 // Covers: chapters/07_pipeline_parallel/execution/action_log.hpp
@@ -13,8 +13,6 @@
 
 #include "chapters/03_data_parallel/options/micro_batch_sizes.hpp"
 #include "chapters/07_pipeline_parallel/execution/pass_recorder.hpp"
-#include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
-#include "chapters/07_pipeline_parallel/schedule/messages.hpp"
 #include "tests/chapters/07_pipeline_parallel/pipeline_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
@@ -25,7 +23,6 @@ namespace {
 
 using namespace pipeline_parallel::test;
 using nlohmann::json;
-using train::RankSummary;
 
 class ExecutedSchedules : public PipelineTest {
  protected:
@@ -33,14 +30,6 @@ class ExecutedSchedules : public PipelineTest {
     return random.pick({"naive", "afab", "1f1b", "interleaved:2", "zero-bubble-h1",
                         "zero-bubble-h2", "zb-v", "dualpipe-v"});
   }
-
-  MeshCase draw_case(const Axes& axes, const std::string& schedule) {
-    MeshCase c = draw(axes, schedule, random.pick({DType::kF32, DType::kF64}));
-    cut(c, axes.pp * random.between(1, 3));
-    c.options.steps = 2;
-    return c;
-  }
-  MeshCase draw_case() { return draw_case({.pp = random.pick({2U, 3U, 4U})}, any_schedule()); }
 
   static std::vector<std::size_t> sizes(const MeshCase& c) {
     train::TrainOptions options = c.options;
@@ -56,43 +45,12 @@ class ExecutedSchedules : public PipelineTest {
   ultra::test::TemporaryFolder folder;
 };
 
-TEST_F(ExecutedSchedules, HoldAsManyActivationsAsTheirListSays) {
-  for (int trial = 0; trial < 8; ++trial) {
-    const MeshCase c = draw_case();
-    const std::vector<RankSummary> ranks = summaries(c);
-    const PipelineSchedule list = schedule(c);
-    for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
-      const auto& sums = ranks[stage].counters.sums();
-      EXPECT_EQ(sums.at(std::string(kPeakActivations)), peak_live_activations(list.ranks[stage]))
-          << "stage " << stage << " of " << c.str();
-      EXPECT_LE(sums.at(std::string(kPeakInputs)), sums.at(std::string(kPeakActivations)));
-    }
-  }
-}
-
-// AFAB: all m; 1F1B: as many as there are stages from here to the end, min(p - s, m).
-TEST_F(ExecutedSchedules, HoldWhatThePapersSay) {
-  for (const auto& [pp, micro_batches] :
-       std::vector<std::pair<std::size_t, std::size_t>>{{2, 5}, {4, 3}}) {
-    MeshCase c = draw({.pp = pp}, "afab", DType::kF32);
-    cut(c, micro_batches);
-    for (const RankSummary& rank : summaries(c)) {
-      EXPECT_EQ(rank.counters.sums().at(std::string(kPeakActivations)), micro_batches);
-    }
-    c.layout = "--schedule 1f1b";
-    const std::vector<RankSummary> ranks = summaries(c);
-    for (std::size_t stage = 0; stage < ranks.size(); ++stage) {
-      EXPECT_EQ(ranks[stage].counters.sums().at(std::string(kPeakActivations)),
-                std::min(ranks.size() - stage, micro_batches));
-    }
-  }
-}
-
 // The chart of a run: every action of the schedule once, in its rank's order, after what it needs.
 TEST_F(ExecutedSchedules, LeaveAGanttChart) {
   for (int trial = 0; trial < 4; ++trial) {
     const Axes axes{.dp = random.pick({1U, 2U}), .pp = random.pick({2U, 3U, 4U})};
-    MeshCase c = draw_case(axes, any_schedule());
+    MeshCase c = draw(axes, any_schedule(), random.pick({DType::kF32, DType::kF64}));
+    c.options.steps = 2;
     cut(c, axes.pp * random.between(1, 2));
     const std::string path = folder.path("gantt.json");
     c.more = "--executed-gantt " + path;

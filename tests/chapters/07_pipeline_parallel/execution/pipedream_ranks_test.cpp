@@ -156,36 +156,5 @@ TEST_F(PipedreamAsync, EachBackwardPassReadsTheWeightsOfItsForwardPass) {
   }
 }
 
-TEST_F(PipedreamAsync, IsAnotherTrainingThanTheSynchronousOne) {
-  MeshCase c = draw_async(2, 4);
-  on_mesh(c, [&](Communicator& world) {
-    const RankRun async = c.run(world);
-    MeshCase other = c;
-    other.layout = "--schedule 1f1b";
-    const RankRun synchronous = other.run(world);
-    EXPECT_EQ(async.result.steps[0].step, synchronous.result.steps[0].step);
-    EXPECT_NE(async.result.steps.back().loss, synchronous.result.steps.back().loss);
-  });
-}
-
-TEST_F(PipedreamAsync, KeepsAsManyVersionsAsMicroBatchesAreUnderWay) {
-  for (const auto& [pp, micro_batches] :
-       std::vector<std::pair<std::size_t, std::size_t>>{{3, 2}, {3, 6}, {4, 8}}) {
-    const MeshCase c = draw_async(pp, micro_batches);
-    const std::vector<train::RankSummary> ranks = summaries(c);
-    MeshCase synchronous = c;
-    synchronous.layout = "--schedule 1f1b";
-    const std::vector<train::RankSummary> plain = summaries(synchronous);
-    for (std::size_t s = 0; s < ranks.size(); ++s) {
-      const std::size_t versions = std::min(ranks.size() - s, micro_batches);
-      const auto parameters = [](const train::RankSummary& rank) {
-        return rank.memory.peak(MemoryCategory::kParameters).bytes;
-      };
-      EXPECT_EQ(ranks[s].counters.sums().at(std::string(kPeakWeightVersions)), versions);
-      EXPECT_EQ(parameters(ranks[s]), versions * parameters(plain[s])) << "stage " << s;
-    }
-  }
-}
-
 }  // namespace
 }  // namespace ultra::pipeline_parallel

@@ -12,16 +12,6 @@ PipelineOptions parse(const std::string& line) {
   return ultra::test::options_of<PipelineOptions>(line);
 }
 
-TEST(PipelineOptions, CutNothingByDefault) {
-  const PipelineOptions options = parse("");
-  EXPECT_NO_THROW(options.validate());
-  EXPECT_FALSE(options.has_schedule());
-  train::TrainOptions train;
-  const std::size_t before = train.micro_batch;
-  options.cut_batch(train, 3);
-  EXPECT_EQ(train.micro_batch, before);
-}
-
 TEST(PipelineOptions, ReadTheirFlags) {
   const PipelineOptions options =
       parse("--pp 4 --schedule interleaved:3 --micro-batches 8 --stage-split measured");
@@ -39,14 +29,6 @@ TEST(PipelineOptions, NameTheirSchedule) {
   EXPECT_EQ(parse("--pp 2 --schedule interleaved:3").flags(), "--pp 2 --schedule interleaved:3");
   EXPECT_EQ(parse("--pp 2 --schedule-file my.txt").flags(), "--pp 2 --schedule-file 'my.txt'");
   EXPECT_TRUE(parse("--schedule-file my.txt").has_schedule());
-}
-
-TEST(PipelineOptions, GoIntoTheMetricsFile) {
-  const train::ExtraConfig config = parse("--pp 2 --schedule zb-v").config();
-  EXPECT_EQ(std::get<std::size_t>(config.at(0).second), 2U);
-  EXPECT_EQ(std::get<std::string>(config.at(1).second), "zb-v");
-  EXPECT_EQ(std::get<std::string>(config.at(2).second), "balanced");
-  EXPECT_EQ(std::get<std::string>(parse("").config().at(1).second), "none");
 }
 
 TEST(PipelineOptions, RefusalsSayWhatDoesNotFit) {

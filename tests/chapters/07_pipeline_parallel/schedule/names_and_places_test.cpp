@@ -1,4 +1,4 @@
-// What schedules, actions and places are called, and who is where.
+// What schedules and places are called, and who is where.
 //
 // Covers: chapters/07_pipeline_parallel/schedule/schedule_choice.hpp
 // Covers: chapters/07_pipeline_parallel/schedule/action_names.hpp
@@ -6,7 +6,6 @@
 
 #include <iterator>
 
-#include "chapters/07_pipeline_parallel/schedule/action_names.hpp"
 #include "chapters/07_pipeline_parallel/schedule/placement.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_choice.hpp"
 #include "chapters/07_pipeline_parallel/schedule/schedule_text.hpp"
@@ -59,37 +58,6 @@ TEST(ScheduleChoice, RefusesOtherNames) {
   EXPECT_THAT(refusal_of_place("interleaved:"), HasSubstr("interleaved:2"));
   EXPECT_THAT(refusal_of_place("interleaved:-1"), HasSubstr("'-1'"));
   EXPECT_THAT(refusal_of_place("breadth-first:0"), HasSubstr("for example breadth-first:2"));
-}
-
-TEST(ActionNames, AreThoseThatActionsAreWrittenWith) {
-  for (const auto& [kind, letters] : kActionNames) {
-    const train::Action action{.kind = kind, .micro_batch = 12};
-    EXPECT_EQ(action.str(), std::string(letters) + "12");
-    EXPECT_EQ(letters_of(kind), letters);
-    EXPECT_EQ(kind_of(letters), kind);
-  }
-}
-
-TEST(ActionNames, NameNothingElse) {
-  for (const char* letters : {"", "f", "WB", "FF", "BWU"}) {
-    EXPECT_FALSE(kind_of(letters).has_value()) << letters;
-  }
-}
-
-TEST(Placement, LoopsOnceRoundTheRanksForEachChunk) {
-  const Placement loop = Placement::loop(3, 2);
-  EXPECT_EQ(loop.parts(), 6U);
-  EXPECT_EQ(loop.chunks(), 2U);
-  EXPECT_EQ(loop.at(2), (ChunkSite{.stage = 2, .chunk = 0}));
-  EXPECT_EQ(loop.at(3), (ChunkSite{.stage = 0, .chunk = 1}));
-}
-
-TEST(Placement, OfAVHasBothEndsOnTheFirstRank) {
-  const Placement v = Placement::v_shape(3);
-  EXPECT_EQ(v.at(0), (ChunkSite{.stage = 0, .chunk = 0}));
-  EXPECT_EQ(v.at(2), (ChunkSite{.stage = 2, .chunk = 0}));
-  EXPECT_EQ(v.at(3), (ChunkSite{.stage = 2, .chunk = 1}));
-  EXPECT_EQ(v.at(5), (ChunkSite{.stage = 0, .chunk = 1}));
 }
 
 TEST(Placement, FindsThePartOfEveryPlace) {

@@ -64,15 +64,6 @@ TEST_F(Search, IsNeverWorseThanAPublishedScheduleWithinTheLimit) {
   }
 }
 
-TEST_F(Search, EndsNotBeforeTheBusiestRank) {
-  for (int round = 0; round < 20; ++round) {
-    const FoundSchedule found = search_schedule(draw());
-    for (const SimulatedRank& rank : found.step.ranks) {
-      EXPECT_GE(found.step.seconds(), rank.busy * (1 - 1e-12));
-    }
-  }
-}
-
 // The head takes half a stage more: W of the others fills what 1F1B waits for.
 TEST(SearchOfAnUnevenModel, BeatsWhatPapersHavePublished) {
   SearchQuestion question{.stages = 4, .micro_batches = 8, .most_bytes = 4};
@@ -84,14 +75,6 @@ TEST(SearchOfAnUnevenModel, BeatsWhatPapersHavePublished) {
   // The last rank's eight times F, B and W of one and a half stages, behind three hops.
   EXPECT_GE(found.step.seconds(), 8 * 4.5);
   EXPECT_LE(found.step.seconds(), 8 * 4.5 + 3);
-}
-
-// Half a stage is where a V begins on the last rank: nothing leaves the others less to wait for.
-TEST(SearchOfEqualCosts, FindsAScheduleWithoutBubbles) {
-  const FoundSchedule found = search_schedule({.stages = 4, .micro_batches = 8, .most_bytes = 7});
-  EXPECT_EQ(found.step.seconds(), 3 * 8 + 3 * 0.5);
-  EXPECT_EQ(found.step.longest_span(), 3 * 8);
-  EXPECT_TRUE(found.is_optimal);
 }
 
 // A V has half of each stage at both ends: not where a stage is one layer.
@@ -123,11 +106,6 @@ TEST(SearchOfTooMuch, IsRefusedAtOnce) {
   EXPECT_THAT(ultra::test::message_of<ConfigError>(
                   [] { static_cast<void>(search_schedule({.stages = 64, .micro_batches = 512})); }),
               ::testing::HasSubstr("64 stages and 512 micro-batches are 32768 forward passes"));
-}
-
-TEST(SearchOfOneStage, HasNoBubble) {
-  const FoundSchedule found = search_schedule({.stages = 1, .micro_batches = 5, .most_bytes = 1});
-  EXPECT_EQ(found.step.seconds(), 15);
 }
 
 TEST(SearchThatIsInterrupted, Stops) {

@@ -82,13 +82,6 @@ TEST(MeasuredGantt, GivesTheCostsOfEveryPart) {
   EXPECT_EQ(costs.update, 8);
 }
 
-TEST(MeasuredGantt, HalvesWholeBackwardPasses) {
-  const CostModel costs = costs_of_gantt(
-      R"({"costs": {"F": [1], "BW": [6], "B": [0], "W": [0], "U": [0]}})", "gantt.json");
-  EXPECT_EQ(costs.parts[0].backward(), 6);
-  EXPECT_EQ(costs.parts[0].backward_input, 3);
-}
-
 std::string refusal_of_times(const std::string& gantt) {
   return ultra::test::message_of<ConfigError>(
       [&] { static_cast<void>(costs_of_gantt(gantt, "gantt.json")); });

@@ -94,16 +94,6 @@ TEST_F(StageSplits, OperationsFollowFromTheWeights) {
   EXPECT_DOUBLE_EQ(costs.head, tables);
 }
 
-TEST_F(StageSplits, PartsFollowEachOther) {
-  const std::vector<nn::StageSpec> parts = parts_of_model(Layers{2, 1, 3});
-  EXPECT_EQ(parts.size(), 3U);
-  EXPECT_EQ(parts[1].layers.begin, 2U);
-  EXPECT_EQ(parts[2].layers.end, 6U);
-  EXPECT_TRUE(parts[0].has_embedding && !parts[0].has_head);
-  EXPECT_TRUE(!parts[1].has_embedding && !parts[1].has_head);
-  EXPECT_TRUE(!parts[2].has_embedding && parts[2].has_head);
-}
-
 TEST_F(StageSplits, AreReadAsTheyAreWritten) {
   for (const char* text : {"balanced", "measured", "3,2,3", "7"}) {
     EXPECT_EQ(parse_stage_split(text).str(), text);

@@ -19,24 +19,6 @@ PpTableOptions parse_table(const std::string& line) {
   return ultra::test::options_of<PpTableOptions>(line);
 }
 
-TEST(PpTableOptions, AskNothingByDefault) {
-  EXPECT_FALSE(parse_table("").predicts());
-  EXPECT_NO_THROW(parse_table("").validate());
-  EXPECT_TRUE(parse_table("--pp-table 4").predicts());
-}
-
-TEST(PpTableOptions, AskForEveryNumberOfStagesAndMicroBatches) {
-  const auto questions =
-      parse_table("--pp-table 2,4 --pp-table-micro-batches 8,32 --pp-table-schedules 1f1b,search")
-          .questions();
-  ASSERT_EQ(questions.size(), 4U);
-  EXPECT_EQ(questions[1].stages, 2U);
-  EXPECT_EQ(questions[1].micro_batches, 32U);
-  EXPECT_EQ(questions[2].stages, 4U);
-  ASSERT_EQ(questions[0].choices.size(), 1U);
-  EXPECT_TRUE(questions[0].searches);
-}
-
 TEST(PpTableOptions, PutAllSchedulesSideBySide) {
   const json rows = json::parse(parse_table("--pp-table 4 --pp-table-json").answer({}));
   ASSERT_EQ(rows.size(), all_schedules().size());
