@@ -14,12 +14,6 @@ ContextParallelOptions parse(const std::string& line) {
   return ultra::test::options_of<ContextParallelOptions>(line);
 }
 
-TEST(ContextParallelOptions, SplitNothingByDefault) {
-  const ContextParallelOptions options = parse("");
-  EXPECT_NO_THROW(options.validate());
-  EXPECT_FALSE(options.splits());
-}
-
 TEST(ContextParallelOptions, ReadTheirFlags) {
   const ContextParallelOptions options =
       parse("--cp 8 --cp-layout contiguous --cp-method ulysses+ring --cp-ulysses 4");
@@ -30,20 +24,6 @@ TEST(ContextParallelOptions, ReadTheirFlags) {
   EXPECT_EQ(options.choice().ring(), 2);
   EXPECT_EQ(parse("--cp 4 --cp-method ulysses").choice().ulysses, 4);
   EXPECT_EQ(parse("--cp 4").choice().ulysses, 1);
-}
-
-TEST(ContextParallelOptions, MethodsHaveTheNamesOfTheFlag) {
-  for (const std::string name : {"ring", "all-gather", "ulysses", "ulysses+ring"}) {
-    EXPECT_EQ(to_string(parse("--cp-method " + name).method), name);
-  }
-}
-
-TEST(ContextParallelOptions, GoIntoTheMetricsFile) {
-  const train::ExtraConfig config = parse("--cp 2 --cp-method ulysses").config();
-  EXPECT_EQ(std::get<std::size_t>(config.at(0).second), 2U);
-  EXPECT_EQ(std::get<std::string>(config.at(1).second), "zigzag");
-  EXPECT_EQ(std::get<std::string>(config.at(2).second), "ulysses");
-  EXPECT_EQ(std::get<std::size_t>(config.at(3).second), 2U);
 }
 
 TEST(ContextParallelOptions, RefusalsSayWhatDoesNotFit) {
@@ -94,13 +74,6 @@ TEST(ContextLayoutTest, ChunksOfTheSameLengthHoldTheSequence) {
       }
     }
   }
-}
-
-TEST(ContextLayoutTest, WithoutPaddingWhereTheSequenceDivides) {
-  const ContextLayout layout{.cp = 4, .seq_len = 64};
-  EXPECT_EQ(layout.chunk_len(), 8U);
-  EXPECT_EQ(layout.local_seq_len(), 16U);
-  EXPECT_EQ(layout.padded_len(), 64U);
 }
 
 TEST(ContextLayoutTest, JoinedChunksStandInOrderAndNeighboursAreOne) {

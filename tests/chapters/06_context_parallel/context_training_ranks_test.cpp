@@ -66,23 +66,5 @@ TEST_F(ContextTraining, PaddingThatFillsARank) {
   }
 }
 
-// That there is something which the tests above compare.
-TEST_F(ContextTraining, WindowsAndDocumentsChangeTheTraining) {
-  MeshCase c = draw(1, 1, MethodChoice{.method = ContextMethod::kRing, .cp = 2}, DType::kF64);
-  c.options.model.max_seq_len = 12;
-  c.options.doc_length = 0;
-  c.options.model.sliding_window = 12;
-  MeshCase window = c;
-  window.options.model.sliding_window = 3;
-  MeshCase documents = c;
-  documents.options.doc_length = 2;
-  documents.options.model.sliding_window = 0;
-  on_mesh(c, [&](Communicator& world) {
-    const auto whole = losses_and_norms(c.run_alone(world).result);
-    EXPECT_NE(losses_and_norms(window.run_alone(world).result), whole);
-    EXPECT_NE(losses_and_norms(documents.run_alone(world).result), whole);
-  });
-}
-
 }  // namespace
 }  // namespace ultra::context_parallel

@@ -7,7 +7,6 @@ namespace ultra::context_parallel {
 namespace {
 
 using nlohmann::json;
-using ::testing::ContainsRegex;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 
@@ -80,28 +79,7 @@ TEST_F(ContextProgram, TheTableSaysWhatPaddingCosts) {
   expect_parts(output_of("--cp 4 --seq 15"), {"1 tokens of padding", "busiest rank"});
 }
 
-// A sequence that one rank cannot hold: 19 MB of activations, of which 4 ranks keep a quarter each.
-TEST_F(ContextProgram, ASequenceTooLongForOneRankTrainsOnFour) {
-  const std::string model =
-      "--seq 4096 --layers 2 --hidden 32 --ffn 64 --global-batch 1 --micro-batch 1 --steps 1 "
-      "--device-memory 10MB ";
-  const auto result = run(model);
-  EXPECT_EQ(result.exit_code, 2);
-  expect_parts(result.err, {"memory"});
-  EXPECT_EQ(losses_of(model + "--cp 4").size(), 1U);
-}
-
 // Other answers -----------------------------------------------------------------------------------
-
-TEST_F(ContextProgram, SaysWhatEachMethodTakesElsewhere) {
-  expect_parts(answer_to("--model llama-8b --layers 1 --cp 4 --cp-method ring,all-gather,ulysses "
-                         "--seq 8192 --global-batch 1 --micro-batch 1 --on dgx-h100"),
-               {"ring", "all-gather", "ulysses", "a step"});
-}
-
-TEST_F(ContextProgram, PrintsHowManyRanksItNeeds) {
-  expect_ranks({{"--dp 2 --cp 4", "8"}, {"--cp 2 --tp 2", "4"}});
-}
 
 // Bad input ---------------------------------------------------------------------------------------
 
@@ -125,12 +103,6 @@ TEST_F(BadContextRun, RecordsOfWhatCouldNotTrain) {
 
 TEST_F(BadContextRun, TheTableOfMethodsIsNowOn) {
   refused({{"--cp-table 2,4", {"--cp-table", "--cp 2,4,8 --cp-method ring,all-gather --on"}}});
-}
-
-TEST_F(BadContextRun, RanksThatDoNotFit) {
-  refused({{"--ranks 3 --cp 2", {"3 ranks are no whole replicas of 2 ranks each (--cp 2)"}},
-           {"--dp 2 --cp 2 --ranks 3", {"--dp 2 and --cp 2: 4 ranks", "--ranks is 3"}},
-           {"--dp 3 --cp 2 --zero 3 --hybrid-shard 4", {"6 ranks are not whole nodes of 4"}}});
 }
 
 TEST_F(BadContextRun, FlagsThatDoNotGoTogether) {

@@ -46,18 +46,6 @@ TEST_F(RingOverlap, OneRankSendsNothing) {
   EXPECT_EQ(times.exposed, 0);
 }
 
-TEST_F(RingOverlap, WithoutComputationEveryTransferIsExposed) {
-  const RingTimes times = predict_ring(4, {.forward = 0, .backward = 0, .transfer = 3});
-  EXPECT_EQ(times.communication, 30) << "3 forward, 3 + 4 backward";
-  EXPECT_EQ(times.exposed, 30);
-}
-
-TEST_F(RingOverlap, LongBlocksHideAllButTheLastHop) {
-  const double transfer = random.uniform(0.1, 1);
-  const RingTimes times = predict_ring(8, {.forward = 1, .backward = 2, .transfer = transfer});
-  EXPECT_DOUBLE_EQ(times.exposed, transfer);
-}
-
 // The closed form is what a rank and its link do, where blocks hide all or nothing of two transfers.
 TEST_F(RingOverlap, EqualsARankAndItsLinkStepByStep) {
   for (int round = 0; round < 200; ++round) {
