@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <iterator>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "common/tensor/tensor.hpp"
@@ -47,6 +48,14 @@ class Random {
   template <class T>
   [[nodiscard]] T pick(std::initializer_list<T> values) {
     return *std::next(values.begin(), static_cast<std::ptrdiff_t>(between(0, values.size() - 1)));
+  }
+
+  /// @brief Puts values into a random order.
+  template <class T>
+  void shuffle(std::vector<T>& values) {
+    for (std::size_t i = values.size(); i > 1; --i) {
+      std::swap(values[i - 1], values[between(0, i - 1)]);
+    }
   }
 
   /// @brief A contiguous tensor of normal numbers times `scale`.

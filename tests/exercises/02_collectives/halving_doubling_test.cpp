@@ -82,20 +82,22 @@ class HalvingDoubling : public test::RandomTest {
   template <class Check>
   void for_powers_of_two(const Check& check) {
     test::for_trial_cases(random, kPowersOfTwo, [&](const TrialCase& c) {
-      check(c, Chunks::even({0, c.count}, c.members.size()));
+      const int size = c.members.size();
+      check(c.members, random.between(0, 2) == 0 ? test::random_chunks(random, size)
+                                                 : Chunks::even({0, c.count}, size));
     });
   }
 };
 
 TEST_F(HalvingDoubling, HalvingEndsWithChunkIAtPositionI) {
-  for_powers_of_two([](const TrialCase& c, const Chunks& chunks) {
-    CollectiveTrial trial(c.members, on(chunks, collectives::recursive_halving_reduce_scatter));
+  for_powers_of_two([](const test::Members& members, const Chunks& chunks) {
+    CollectiveTrial trial(members, on(chunks, collectives::recursive_halving_reduce_scatter));
     const auto kept = trial.reduce_scatter(chunks);
     EXPECT_TRUE(kept) << halving_hint(trial, chunks);
     if (!kept) return;
     EXPECT_EQ(trial.rounds(), collectives::doubling_rounds(trial.size())) << "steps";
     for (int p = 0; p < trial.size(); ++p) {
-      EXPECT_EQ(trial.sent(p), c.count - chunks[p].size())
+      EXPECT_EQ(trial.sent(p), chunks.whole().end - chunks[p].size())
           << "elements that position " << p << " sends.\nHint: each step sends half of the window "
           << "that is left, n/2 + n/4 + ... elements in all.";
     }
@@ -103,34 +105,26 @@ TEST_F(HalvingDoubling, HalvingEndsWithChunkIAtPositionI) {
 }
 
 TEST_F(HalvingDoubling, DoublingEndsWithAllChunksEverywhere) {
-  for_powers_of_two([](const TrialCase& c, const Chunks& chunks) {
-    CollectiveTrial trial(c.members, on(chunks, collectives::recursive_doubling_all_gather));
+  for_powers_of_two([](const test::Members& members, const Chunks& chunks) {
+    CollectiveTrial trial(members, on(chunks, collectives::recursive_doubling_all_gather));
     const auto kept = trial.all_gather(chunks);
     EXPECT_TRUE(kept) << doubling_hint(trial);
     if (!kept) return;
     EXPECT_EQ(trial.rounds(), collectives::doubling_rounds(trial.size())) << "steps";
     std::size_t sent = 0;
     for (int p = 0; p < trial.size(); ++p) sent += trial.sent(p);
-    EXPECT_EQ(sent, c.count * static_cast<std::size_t>(trial.size() - 1))
+    EXPECT_EQ(sent, chunks.whole().end * static_cast<std::size_t>(trial.size() - 1))
         << "elements that all send together: each chunk reaches P - 1 others";
   });
 }
 
 TEST_F(HalvingDoubling, TogetherTheyAreAnAllReduce) {
-  for_powers_of_two([this](const TrialCase& c, const Chunks& chunks) {
-    CollectiveTrial trial(c.members, on(chunks, collectives::halving_doubling_all_reduce));
-    EXPECT_TRUE(trial.all_reduce(c.count));
-    EXPECT_TRUE(trial.same_bits_everywhere(c.count, random));
+  for_powers_of_two([this](const test::Members& members, const Chunks& chunks) {
+    CollectiveTrial trial(members, on(chunks, collectives::halving_doubling_all_reduce));
+    EXPECT_TRUE(trial.all_reduce(chunks.whole().end));
+    EXPECT_TRUE(trial.same_bits_everywhere(chunks.whole().end, random));
     EXPECT_EQ(trial.rounds(), 2 * collectives::doubling_rounds(trial.size())) << "steps";
   });
-}
-
-TEST_F(HalvingDoubling, TakesChunksOfAnySize) {
-  const int size = 8;
-  const Chunks chunks = test::random_chunks(random, size);
-  CollectiveTrial trial(test::whole_world(size),
-                        on(chunks, collectives::halving_doubling_all_reduce));
-  EXPECT_TRUE(trial.all_reduce(chunks.whole().end));
 }
 
 TEST_F(HalvingDoubling, RejectsAGroupThatIsNoPowerOfTwo) {
@@ -147,14 +141,6 @@ TEST_F(HalvingDoubling, RejectsAGroupThatIsNoPowerOfTwo) {
           << "ConfigError before the first step.";
     }
   }
-}
-
-TEST_F(HalvingDoubling, RunsOnRanks) {
-  test::expect_on_ranks(
-      random, OpKind::kAllReduce, {1, 2, 4, 8}, [](const Group& group, std::size_t count, int) {
-        return comm::Schedule{.lanes = {collectives::halving_doubling_all_reduce(
-                                  group, Chunks::even({0, count}, group.size()))}};
-      });
 }
 
 }  // namespace

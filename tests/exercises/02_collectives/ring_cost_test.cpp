@@ -2,12 +2,6 @@
 // walked one by one.
 #include "chapters/02_collectives/ring_cost.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "tests/support/suspects.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -29,20 +23,23 @@ struct Question {
   }
 };
 
-RingCost reduce_scatter(const Question& q) {
-  return ring_reduce_scatter_cost(q.ranks, q.count, q.element_bytes, q.link);
-}
-RingCost all_gather(const Question& q) {
-  return ring_all_gather_cost(q.ranks, q.count, q.element_bytes, q.link);
-}
-RingCost all_reduce(const Question& q) {
-  return ring_all_reduce_cost(q.ranks, q.count, q.element_bytes, q.link);
-}
+/// A collective: its trips around the ring that reduce, and those that do not.
+struct Collective {
+  const char* name;
+  RingCost (*cost)(int, std::size_t, std::size_t, const LinkCost&);
+  int reducing;
+  int storing;
+
+  [[nodiscard]] RingCost of(const Question& q) const {
+    return cost(q.ranks, q.count, q.element_bytes, q.link);
+  }
+};
+constexpr Collective kReduceScatter{"reduce-scatter", ring_reduce_scatter_cost, 1, 0};
+constexpr Collective kAllGather{"all-gather", ring_all_gather_cost, 0, 1};
+constexpr Collective kAllReduce{"all-reduce", ring_all_reduce_cost, 1, 1};
 
 /// Both numbers are the same sum in another order: a few thousand roundings.
 constexpr double kRoundings = 1e-11;
-
-bool close(double a, double b) { return ultra::test::close(a, b, kRoundings); }
 
 // A walk of the ring, step by step: the oracle ----------------------------------------------------
 
@@ -78,19 +75,11 @@ std::vector<double> walk(const Question& q, std::vector<double> ready, int offse
   return ready;
 }
 
-double latest(const std::vector<double>& times) {
-  return *std::max_element(times.begin(), times.end());
-}
-
-std::vector<double> start(const Question& q) {
-  return std::vector<double>(static_cast<std::size_t>(q.ranks), 0.0);
-}
-double walked_reduce_scatter(const Question& q) {
-  return latest(walk(q, start(q), 1, q.link.gamma));
-}
-double walked_all_gather(const Question& q) { return latest(walk(q, start(q), 0, 0.0)); }
-double walked_all_reduce(const Question& q) {
-  return latest(walk(q, walk(q, start(q), 1, q.link.gamma), 0, 0.0));
+double walked_seconds(const Collective& c, const Question& q) {
+  std::vector<double> times(static_cast<std::size_t>(q.ranks), 0.0);
+  if (c.reducing > 0) times = walk(q, times, 1, q.link.gamma);
+  if (c.storing > 0) times = walk(q, times, 0, 0.0);
+  return std::ranges::max(times);
 }
 
 constexpr const char* kTwoTrips =
@@ -105,16 +94,12 @@ constexpr const char* kLinks =
     "a chunk passes N - 1 links on its way around the ring: its last stop need not pass it on.";
 constexpr const char* kBytes = "beta and gamma are per byte: multiply by element_bytes.";
 
-std::string diagnosis(double found, double expected, const std::vector<Suspect>& suspects) {
-  return ultra::test::diagnosis(found, expected, suspects, kRoundings);
-}
-
-/// The seconds that typical mistakes give, for a collective of `reducing` trips that reduce and
-/// `storing` trips that do not.
-std::vector<Suspect> wrong_seconds(const Question& q, double reducing, double storing) {
+/// The seconds that typical mistakes give.
+std::vector<Suspect> wrong_seconds(const Collective& c, const Question& q) {
+  const double reducing = c.reducing;
   const auto [alpha, beta, gamma] = q.link;
   const double n = q.ranks;
-  const double trips = reducing + storing;
+  const double trips = c.reducing + c.storing;
   const double steps = n - 1;
   const double chunk = chunk_bytes(q, 0);
   const double all = static_cast<double>(q.count * q.element_bytes);
@@ -137,86 +122,58 @@ std::vector<Suspect> wrong_seconds(const Question& q, double reducing, double st
 
 // What may have gone wrong ------------------------------------------------------------------------
 
-void expect_seconds(const Question& q, const char* name, double found, double expected,
-                    const std::vector<Suspect>& suspects) {
-  EXPECT_TRUE(close(found, expected))
-      << name << " of " << q.str() << ": " << found << " s, expected " << expected << " s. "
-      << diagnosis(found, expected, suspects);
+void expect_seconds(const Collective& c, const Question& q, double expected) {
+  ultra::test::expect_close(fmt::format("seconds of {} of {}", c.name, q.str()), c.of(q).seconds,
+                            expected, wrong_seconds(c, q), kRoundings);
 }
 
-std::string message_diagnosis(const Question& q, std::size_t found, std::size_t trips) {
+void expect_messages(const Collective& c, const Question& q) {
+  const RingCost found = c.of(q);
   const auto n = static_cast<std::size_t>(q.ranks);
-  if (found == trips * n) return fmt::format("Hint: {}", kLinks);
-  if (trips == 2 && found == n - 1) return fmt::format("Hint: {}", kTwoTrips);
-  return "";
-}
-
-void expect_messages(const Question& q, const char* name, const RingCost& found,
-                     std::size_t trips) {
-  const auto n = static_cast<std::size_t>(q.ranks);
+  const auto trips = static_cast<std::size_t>(c.reducing + c.storing);
   const std::size_t expected = trips * (n - 1);
+  const std::string what = fmt::format("{} of {}", c.name, q.str());
   EXPECT_EQ(found.messages, expected)
-      << name << " of " << q.str() << ". " << message_diagnosis(q, found.messages, trips);
-
+      << what << ". "
+      << (found.messages == trips * n             ? fmt::format("Hint: {}", kLinks)
+          : trips == 2 && found.messages == n - 1 ? fmt::format("Hint: {}", kTwoTrips)
+                                                  : "");
   const double all = static_cast<double>(q.count * q.element_bytes);
   const double sent = static_cast<double>(expected) * all / static_cast<double>(n);
-  EXPECT_TRUE(close(found.sent_bytes, sent))
-      << name << " of " << q.str() << ": " << found.sent_bytes << " bytes sent, expected " << sent
-      << ". "
-      << diagnosis(found.sent_bytes, sent,
-                   {{static_cast<double>(expected) * all, kOneChunk},
-                    {sent / 2, kTwoTrips},
-                    {sent / static_cast<double>(q.element_bytes), kBytes}});
-  EXPECT_EQ(static_cast<double>(found.chunk_bytes), chunk_bytes(q, 0))
-      << name << " of " << q.str() << ". "
-      << diagnosis(static_cast<double>(found.chunk_bytes), chunk_bytes(q, 0),
-                   {{all, kOneChunk},
-                    {floor_chunk_bytes(q), kLongestChunk},
-                    {all / static_cast<double>(n), kLongestChunk}});
+  ultra::test::expect_close("bytes sent by " + what, found.sent_bytes, sent,
+                            {{static_cast<double>(expected) * all, kOneChunk},
+                             {sent / 2, kTwoTrips},
+                             {sent / static_cast<double>(q.element_bytes), kBytes}},
+                            kRoundings);
+  ultra::test::expect_close("bytes of a chunk of " + what, static_cast<double>(found.chunk_bytes),
+                            chunk_bytes(q, 0),
+                            {{all, kOneChunk},
+                             {floor_chunk_bytes(q), kLongestChunk},
+                             {all / static_cast<double>(n), kLongestChunk}},
+                            0);
 }
-
-void expect_reduce_scatter(const Question& q) {
-  const RingCost found = reduce_scatter(q);
-  expect_messages(q, "reduce-scatter", found, 1);
-  expect_seconds(q, "reduce-scatter", found.seconds, walked_reduce_scatter(q),
-                 wrong_seconds(q, 1, 0));
-}
-void expect_all_gather(const Question& q) {
-  const RingCost found = all_gather(q);
-  expect_messages(q, "all-gather", found, 1);
-  expect_seconds(q, "all-gather", found.seconds, walked_all_gather(q), wrong_seconds(q, 0, 1));
-}
-void expect_all_reduce(const Question& q) {
-  const RingCost found = all_reduce(q);
-  expect_messages(q, "all-reduce", found, 2);
-  expect_seconds(q, "all-reduce", found.seconds, walked_all_reduce(q), wrong_seconds(q, 1, 1));
-}
-
-// Published figures -------------------------------------------------------------------------------
 
 /// 8 GPUs and 1 GB: a ring all-reduce sends 1.75 GB per GPU in 14 hops (a textbook's example of
 /// data-parallel training). At the 370 GB/s that NCCL's ring reaches on a node of 8 H100
 /// (nccl-tests, issue 212) that takes 1.75 / 370 s.
 TEST(RingCost, OfOneGigabyteOnEightGpusIsThePublishedOne) {
   Question q{.ranks = 8, .count = 250'000'000, .link = {.beta = 1.0 / 370e9}};
-  const RingCost cost = all_reduce(q);
-  EXPECT_EQ(cost.messages, 14u) << message_diagnosis(q, cost.messages, 2);
-  EXPECT_DOUBLE_EQ(cost.sent_bytes, 1.75e9)
-      << diagnosis(cost.sent_bytes, 1.75e9, {{14e9, kOneChunk}, {0.875e9, kTwoTrips}});
-  EXPECT_NEAR(cost.seconds * 1e3, 4.7297, 5e-5)
-      << diagnosis(cost.seconds, 1.75 / 370, wrong_seconds(q, 1, 1));
+  expect_messages(kAllReduce, q);
+  EXPECT_EQ(kAllReduce.of(q).messages, 14u);
+  EXPECT_DOUBLE_EQ(kAllReduce.of(q).sent_bytes, 1.75e9);
+  EXPECT_NEAR(kAllReduce.of(q).seconds * 1e3, 4.7297, 5e-5);
+  expect_seconds(kAllReduce, q, 1.75 / 370);
   // NCCL's tuner takes 3.4 us for a hop over NVLink (src/graph/tuning.cc): 14 of them are 47.6 us.
   q.link.alpha = 3.4e-6;
-  EXPECT_NEAR(all_reduce(q).seconds * 1e3, 4.7773, 5e-5)
-      << diagnosis(all_reduce(q).seconds, 1.75 / 370 + 14 * 3.4e-6, wrong_seconds(q, 1, 1));
+  expect_seconds(kAllReduce, q, 1.75 / 370 + 14 * 3.4e-6);
 }
 
 /// The same textbook: 350 GB of fp16 weights in 64 parts are 5.47 GB each.
 TEST(RingCost, OfAModelOf350GigabytesOn64Ranks) {
-  const Question q{.ranks = 64, .count = 175'000'000'000, .element_bytes = 2};
-  EXPECT_EQ(all_gather(q).chunk_bytes, 5'468'750'000u);
-  EXPECT_EQ(all_gather(q).messages, 63u);
-  EXPECT_DOUBLE_EQ(all_gather(q).sent_bytes, 344'531'250'000.0);
+  const RingCost found = kAllGather.of({.ranks = 64, .count = 175'000'000'000, .element_bytes = 2});
+  EXPECT_EQ(found.chunk_bytes, 5'468'750'000u);
+  EXPECT_EQ(found.messages, 63u);
+  EXPECT_DOUBLE_EQ(found.sent_bytes, 344'531'250'000.0);
 }
 
 /// nccl-tests, doc/PERFORMANCE.md: the bus bandwidth S / t (N - 1) / N, or 2 (N - 1) / N for
@@ -224,58 +181,30 @@ TEST(RingCost, OfAModelOf350GigabytesOn64Ranks) {
 TEST(RingCost, WithoutLatencyRunsAtTheBandwidthOfTheLinks) {
   for (const int ranks : {2, 4, 16, 256, 1024}) {
     const Question q{.ranks = ranks, .count = 1 << 20, .link = {.beta = 1.0 / 50e9}};
-    const double n = ranks;
     const double all = static_cast<double>(q.count * q.element_bytes);
-    EXPECT_NEAR(all / reduce_scatter(q).seconds * (n - 1) / n / 1e9, 50.0, 1e-9) << ranks;
-    EXPECT_NEAR(all / all_gather(q).seconds * (n - 1) / n / 1e9, 50.0, 1e-9) << ranks;
-    EXPECT_NEAR(all / all_reduce(q).seconds * 2 * (n - 1) / n / 1e9, 50.0, 1e-9)
-        << ranks << " ranks. "
-        << diagnosis(all_reduce(q).seconds, walked_all_reduce(q), wrong_seconds(q, 1, 1));
+    for (const Collective& c : {kReduceScatter, kAllGather, kAllReduce}) {
+      expect_seconds(c, q, all * (c.reducing + c.storing) * (ranks - 1) / ranks / 50e9);
+    }
   }
 }
-
-// By hand -----------------------------------------------------------------------------------------
 
 /// 10 elements of 4 bytes on 4 ranks: chunks of 3, 3, 2 and 2. Three steps of the longest, 12
 /// bytes: 3 (1 + 12 / 4 + 12 / 8) = 16.5 s with reduction, 3 (1 + 12 / 4) = 12 s without.
 TEST(RingCost, OfTenElementsOnFourRanksByHand) {
   const Question q{.ranks = 4, .count = 10, .link = {.alpha = 1.0, .beta = 0.25, .gamma = 0.125}};
-  EXPECT_DOUBLE_EQ(reduce_scatter(q).seconds, 16.5)
-      << diagnosis(reduce_scatter(q).seconds, 16.5, wrong_seconds(q, 1, 0));
-  EXPECT_DOUBLE_EQ(all_gather(q).seconds, 12.0)
-      << diagnosis(all_gather(q).seconds, 12.0, wrong_seconds(q, 0, 1));
-  EXPECT_DOUBLE_EQ(all_reduce(q).seconds, 28.5)
-      << diagnosis(all_reduce(q).seconds, 28.5, wrong_seconds(q, 1, 1));
-  EXPECT_EQ(all_reduce(q).chunk_bytes, 12u);
-  EXPECT_DOUBLE_EQ(all_reduce(q).sent_bytes, 60.0) << "2 x 40 bytes x 3 / 4";
+  expect_seconds(kReduceScatter, q, 16.5);
+  expect_seconds(kAllGather, q, 12.0);
+  expect_seconds(kAllReduce, q, 28.5);
+  EXPECT_EQ(kAllReduce.of(q).chunk_bytes, 12u);
+  EXPECT_DOUBLE_EQ(kAllReduce.of(q).sent_bytes, 60.0) << "2 x 40 bytes x 3 / 4";
 }
-
-TEST(RingCost, OfOneRankIsNothing) {
-  const Question q{.ranks = 1, .count = 10, .link = {.alpha = 1.0, .beta = 1.0, .gamma = 1.0}};
-  for (const RingCost& cost : {reduce_scatter(q), all_gather(q), all_reduce(q)}) {
-    EXPECT_EQ(cost.messages, 0u);
-    EXPECT_EQ(cost.sent_bytes, 0.0);
-    EXPECT_EQ(cost.seconds, 0.0);
-  }
-}
-
-TEST(RingCost, OfAnEmptyArrayIsLatency) {
-  const Question q{.ranks = 5, .count = 0, .link = {.alpha = 1.0, .beta = 1.0, .gamma = 1.0}};
-  EXPECT_EQ(reduce_scatter(q).seconds, 4.0)
-      << diagnosis(reduce_scatter(q).seconds, 4.0, wrong_seconds(q, 1, 0));
-  EXPECT_EQ(all_reduce(q).seconds, 8.0)
-      << diagnosis(all_reduce(q).seconds, 8.0, wrong_seconds(q, 1, 1));
-  EXPECT_EQ(all_reduce(q).sent_bytes, 0.0);
-}
-
-// Against the walk --------------------------------------------------------------------------------
 
 class RingCostOfRandomShapes : public ultra::test::RandomTest {
  protected:
-  /// Small counts: most do not divide, and some are below the number of ranks.
+  /// Small counts: most do not divide, and some are below the number of ranks, or nothing at all.
   Question draw() {
-    return {.ranks = static_cast<int>(random.between(2, 40)),
-            .count = random.between(1, 200),
+    return {.ranks = static_cast<int>(random.between(1, 40)),
+            .count = random.pick({std::size_t{0}, random.between(1, 200), random.between(1, 200)}),
             .element_bytes = random.pick<std::size_t>({2, 4, 8}),
             .link = {.alpha = random.uniform(0.1, 2.0),
                      .beta = random.uniform(0.01, 1.0),
@@ -284,11 +213,12 @@ class RingCostOfRandomShapes : public ultra::test::RandomTest {
 };
 
 TEST_F(RingCostOfRandomShapes, IsTheTimeThatTheStepsTake) {
-  for (int i = 0; i < 200 && !HasFailure(); ++i) {
+  for (int i = 0; i < 300 && !HasFailure(); ++i) {
     const Question q = draw();
-    expect_reduce_scatter(q);
-    expect_all_gather(q);
-    expect_all_reduce(q);
+    for (const Collective& c : {kReduceScatter, kAllGather, kAllReduce}) {
+      expect_messages(c, q);
+      expect_seconds(c, q, walked_seconds(c, q));
+    }
   }
 }
 

@@ -1,12 +1,10 @@
 // Contract of exercise 02.8: the joins held against a tree that is cut from above, and sums against that
-// tree's, bit by bit, on one rank and on many.
+// tree's, bit by bit, of whole axes and of parts.
 #include "chapters/02_collectives/tree_sum.hpp"
 
 #include <bit>
 #include <map>
 
-#include "chapters/02_collectives/choice/book_algorithms.hpp"
-#include "common/comm/run_ranks.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra {
@@ -50,22 +48,19 @@ std::string expected_sum(std::size_t nodes) {
 
 std::string hint_for_joins(std::size_t nodes, const std::vector<Join>& joins) {
   if (joins.size() + 1 < nodes) {
-    return "\nHint: a node is missing in the sum. One without a neighbour waits for a later round, "
-           "in "
-           "which it is the neighbour of all before it.";
+    return "\nHint: a node is missing in the sum. One without a neighbour waits for a later "
+           "round, in which it is the neighbour of all before it.";
   }
   if (joins.front() != Join{.into = 0, .from = 1}) {
     return "\nHint: node 0 is first joined with node 1. With a partner that is half of all nodes "
-           "away, "
-           "the tree depends on how many there are, and no rank has a whole part of it.";
+           "away, the tree depends on how many there are, and no rank has a whole part of it.";
   }
   if (std::ranges::all_of(joins, [](const Join& join) { return join.into == 0; })) {
     return "\nHint: one node after the other is added to the first: a rank that has nodes 2 and 3 "
            "cannot begin with them. Join neighbours.";
   }
   return "\nHint: round by round. In the first, i and i + 1 for i = 0, 2, 4; in the next, i and i "
-         "+ 2 "
-         "for i = 0, 4, 8; and so on, while there is a node i + width.";
+         "+ 2 for i = 0, 4, 8; and so on, while there is a node i + width.";
 }
 
 /// Terms of any size and sign, whose sums round.
@@ -92,8 +87,7 @@ std::uint32_t bits(float number) { return std::bit_cast<std::uint32_t>(number); 
 std::string hint_for_parts(std::size_t part, std::size_t block) {
   return fmt::format(
       "\nHint: blocks have {} terms on every rank, also on one that has {} terms. If the cut "
-      "follows from "
-      "a rank's own share, its blocks are not those of the whole axis.",
+      "follows from a rank's own share, its blocks are not those of the whole axis.",
       block, part);
 }
 
@@ -147,23 +141,6 @@ TEST_F(TreeSum, PartsOfAnyNumberOfRanksJoinToTheBitsOfOne) {
     EXPECT_EQ(bits(parts.front()), bits(tree_sum(axis.terms, axis.block)))
         << axis.parts << " ranks with " << axis.blocks_of_part << " blocks each"
         << hint_for_parts(axis.part(), axis.block);
-  }
-}
-
-TEST_F(TreeSum, RunsOnRanks) {
-  const auto algorithms = std::make_shared<collectives::BookAlgorithms>(
-      collectives::BookOptions{.names = {{OpKind::kAllReduce, "pairwise-tree"}}});
-  for (const std::size_t ranks : {1U, 2U, 3U, 4U, 6U}) {
-    const Axis axis = draw_axis(ranks);
-    const float whole = sum_from_above(axis.terms, axis.block);
-    run_ranks(static_cast<int>(ranks), [&](Communicator& world) {
-      const auto rank = static_cast<std::size_t>(world.rank());
-      const Tensor sum = test::filled(Device::cpu(), {1}, DType::kF32,
-                                      static_cast<double>(tree_sum(axis.of(rank), axis.block)));
-      world.with_algorithms(algorithms).all_reduce(sum).wait();
-      EXPECT_EQ(bits(sum.data<float>()[0]), bits(whole))
-          << "rank " << rank << " of " << ranks << hint_for_parts(axis.part(), axis.block);
-    });
   }
 }
 

@@ -66,23 +66,13 @@ class TwoLevelAllReduce : public test::RandomTest {
   }
 };
 
-TEST_F(TwoLevelAllReduce, AllEndWithTheReductionOfEverything) {
-  for_nodes([](CollectiveTrial& trial, std::size_t count, int per_node) {
-    EXPECT_TRUE(trial.all_reduce(count)) << hint(trial, count, per_node);
-  });
-}
-
-TEST_F(TwoLevelAllReduce, AllEndWithTheSameBits) {
-  for_nodes([this](CollectiveTrial& trial, std::size_t count, int /*per_node*/) {
-    EXPECT_TRUE(trial.same_bits_everywhere(count, random));
-  });
-}
-
-TEST_F(TwoLevelAllReduce, OnlyTheOwnChunkLeavesTheNode) {
-  for_nodes([](CollectiveTrial& trial, std::size_t count, int per_node) {
+TEST_F(TwoLevelAllReduce, AllEndWithTheReductionAndOnlyTheOwnChunkLeavesTheNode) {
+  for_nodes([this](CollectiveTrial& trial, std::size_t count, int per_node) {
     const auto kept = trial.all_reduce(count);
     EXPECT_TRUE(kept) << hint(trial, count, per_node);
     if (!kept) return;
+    EXPECT_TRUE(trial.same_bits_everywhere(count, random));
+    EXPECT_EQ(trial.rounds(), 2 * (per_node - 1) + 2 * (trial.size() / per_node - 1)) << "steps";
     const int nodes = trial.size() / per_node;
     const Chunks inside = Chunks::even({0, count}, per_node);
     for (int p = 0; p < trial.size(); ++p) {
@@ -97,15 +87,6 @@ TEST_F(TwoLevelAllReduce, OnlyTheOwnChunkLeavesTheNode) {
   });
 }
 
-TEST_F(TwoLevelAllReduce, StepsAreThoseOfThreeShortRings) {
-  for_nodes([](CollectiveTrial& trial, std::size_t count, int per_node) {
-    const auto kept = trial.all_reduce(count);
-    EXPECT_TRUE(kept) << hint(trial, count, per_node);
-    if (!kept) return;
-    EXPECT_EQ(trial.rounds(), 2 * (per_node - 1) + 2 * (trial.size() / per_node - 1)) << "steps";
-  });
-}
-
 TEST_F(TwoLevelAllReduce, RejectsNodesThatAreNotFull) {
   for (const int per_node : {3, 5, 16, 0, -2}) {
     const auto message = message_of<ConfigError>([&] {
@@ -115,13 +96,6 @@ TEST_F(TwoLevelAllReduce, RejectsNodesThatAreNotFull) {
         << "the message names both numbers: '" << message
         << "'\nHint: throw ConfigError when ranks_per_node does not divide the group's size.";
   }
-}
-
-TEST_F(TwoLevelAllReduce, RunsOnRanks) {
-  test::expect_on_ranks(
-      random, OpKind::kAllReduce, {2, 4, 6}, [](const Group& group, std::size_t count, int) {
-        return comm::Schedule{.lanes = {collectives::two_level_all_reduce(group, {0, count}, 2)}};
-      });
 }
 
 }  // namespace

@@ -1,14 +1,10 @@
 #include "tests/support/contracts/collective_trial.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <numeric>
-#include <utility>
+
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 namespace {
@@ -54,9 +50,7 @@ Members whole_world(int size) {
 
 Members scattered(Random& random, int size) {
   Members members = whole_world(size + 2);
-  for (std::size_t i = members.ranks.size(); i > 1; --i) {
-    std::swap(members.ranks[i - 1], members.ranks[random.between(0, i - 1)]);
-  }
+  random.shuffle(members.ranks);
   members.ranks.resize(index_of(size));
   return members;
 }
@@ -140,6 +134,13 @@ AssertionResult CollectiveTrial::holds(const std::vector<Expected>& places, cons
   return AssertionSuccess();
 }
 
+AssertionResult CollectiveTrial::moves(std::size_t count, const Values& values,
+                                       const std::vector<Expected>& places,
+                                       const Values& expected) {
+  const AssertionResult ran = run(count, values);
+  return ran ? holds(places, expected, explain_owned) : ran;
+}
+
 std::vector<int> CollectiveTrial::contributions(double value) const {
   std::vector<int> counts(members_.ranks.size(), 0);
   for (int& count : counts) {
@@ -212,26 +213,21 @@ AssertionResult CollectiveTrial::reduce_scatter(const Chunks& chunks) {
 }
 
 AssertionResult CollectiveTrial::broadcast(std::size_t count, int root) {
-  if (AssertionResult ran =
-          run(count, [&](int p, std::size_t i) { return p == root ? owned(p, i) : kUnset; });
-      !ran) {
-    return ran;
-  }
-  return holds(
-      everywhere({0, count}), [&](int, std::size_t i) { return owned(root, i); }, explain_owned);
+  return moves(
+      count, [&](int p, std::size_t i) { return p == root ? owned(p, i) : kUnset; },
+      everywhere({0, count}), [&](int, std::size_t i) { return owned(root, i); });
 }
 
 AssertionResult CollectiveTrial::gather(const Chunks& chunks, int root) {
-  const auto own = [&](int p, std::size_t i) {
-    return chunks[p].begin <= i && i < chunks[p].end ? owned(p, i) : kUnset;
+  const auto owner_of = [&](std::size_t i) {
+    int owner = 0;
+    while (i >= chunks[owner].end) ++owner;
+    return owner;
   };
-  if (AssertionResult ran = run(chunks.whole().end, own); !ran) return ran;
-  for (int p = 0; p < chunks.size(); ++p) {
-    const AssertionResult chunk = holds(
-        {{root, chunks[p]}}, [&](int, std::size_t i) { return owned(p, i); }, explain_owned);
-    if (!chunk) return chunk;
-  }
-  return AssertionSuccess();
+  return moves(
+      chunks.whole().end,
+      [&](int p, std::size_t i) { return owner_of(i) == p ? owned(p, i) : kUnset; },
+      {{root, chunks.whole()}}, [&](int, std::size_t i) { return owned(owner_of(i), i); });
 }
 
 AssertionResult CollectiveTrial::all_gather(const Chunks& chunks) {
@@ -242,18 +238,11 @@ AssertionResult CollectiveTrial::all_gather(const Chunks& chunks) {
 }
 
 AssertionResult CollectiveTrial::scatter(const Chunks& chunks, int root) {
-  if (AssertionResult ran =
-          run(chunks.whole().end,
-              [&](int p, std::size_t i) { return p == root ? owned(p, i) : kUnset; });
-      !ran) {
-    return ran;
-  }
-  for (int p = 0; p < chunks.size(); ++p) {
-    const AssertionResult chunk = holds(
-        {{p, chunks[p]}}, [&](int, std::size_t i) { return owned(root, i); }, explain_owned);
-    if (!chunk) return chunk;
-  }
-  return AssertionSuccess();
+  std::vector<Expected> places;
+  for (int p = 0; p < members_.size(); ++p) places.push_back({p, chunks[p]});
+  return moves(
+      chunks.whole().end, [&](int p, std::size_t i) { return p == root ? owned(p, i) : kUnset; },
+      places, [&](int, std::size_t i) { return owned(root, i); });
 }
 
 AssertionResult CollectiveTrial::all_to_all(const std::vector<std::vector<std::size_t>>& counts) {

@@ -101,6 +101,9 @@ class CollectiveTrial {
   [[nodiscard]] ::testing::AssertionResult holds(const std::vector<Expected>& places,
                                                  const Values& expected,
                                                  const std::function<std::string(double)>& explain);
+  [[nodiscard]] ::testing::AssertionResult moves(std::size_t count, const Values& values,
+                                                 const std::vector<Expected>& places,
+                                                 const Values& expected);
   [[nodiscard]] ::testing::AssertionResult reduces(std::size_t count,
                                                    const std::vector<Expected>& places);
   [[nodiscard]] std::vector<Expected> everywhere(Range elements) const;

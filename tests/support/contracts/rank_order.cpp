@@ -1,20 +1,12 @@
 #include "tests/support/contracts/rank_order.hpp"
 
-#include <fmt/format.h>
-
 #include <bit>
-#include <chrono>
-#include <cmath>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "common/comm/collectives/schedule.hpp"
 #include "common/comm/run_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 namespace {

@@ -14,17 +14,8 @@
 
 namespace ultra::test {
 
-/// @brief One rank's schedule of an operation on `count` elements with a root, where it has one.
-using MakeRankSchedule =
-    std::function<comm::Schedule(const comm::Group& group, std::size_t count, int root)>;
-
-/// @brief Algorithms of which only one operation exists: the one under test.
-/// @param op  not kAllToAll.
-[[nodiscard]] std::shared_ptr<const comm::CollectiveAlgorithms> only(OpKind op,
-                                                                     MakeRankSchedule make);
-
 /// @brief Runs one collective on `size` ranks, on f64 tensors whose values tell where they come
-/// from, and compares every rank's result with what the collective promises.
+/// from, and compares every rank's result with that of the platform's own algorithm.
 /// @param op     any collective.
 /// @param count  elements of the whole operation; for gather, scatter and all_to_all, of each part.
 /// @param root   where the operation has one.

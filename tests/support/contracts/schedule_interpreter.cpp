@@ -1,13 +1,8 @@
 #include "tests/support/contracts/schedule_interpreter.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <optional>
 #include <set>
-#include <utility>
+
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 namespace {

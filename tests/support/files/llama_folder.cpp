@@ -1,18 +1,14 @@
 #include "tests/support/files/llama_folder.hpp"
 
-#include <fmt/format.h>
-
 #include <bit>
-#include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "common/checkpoint/models/config_json.hpp"
 #include "common/checkpoint/safetensors/safetensors_header.hpp"
 #include "common/nn/model.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 namespace {

@@ -1,13 +1,7 @@
 #include "tests/support/training/finite_difference.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-
 #include "common/tensor/host_view.hpp"
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 namespace {
@@ -36,9 +30,7 @@ std::vector<std::size_t> indices_to_check(Random& random, std::size_t count, std
   std::vector<std::size_t> indices(count);
   std::iota(indices.begin(), indices.end(), std::size_t{0});
   if (count <= elements) return indices;
-  for (std::size_t i = 0; i < elements; ++i) {
-    std::swap(indices[i], indices[random.between(i, count - 1)]);
-  }
+  random.shuffle(indices);
   indices.resize(elements);
   return indices;
 }

@@ -1,12 +1,8 @@
 #include "tests/support/training/mesh_case.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
 #include "common/base/numeric.hpp"
 #include "common/data/dataset.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::test {

@@ -1,13 +1,10 @@
 #include "tests/support/training/plain_training.hpp"
 
-#include <algorithm>
-#include <stdexcept>
-#include <utility>
-
 #include "common/base/numeric.hpp"
 #include "common/checkpoint/safetensors/element_runs.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/programs/command_line.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/short_run.hpp"
 
 namespace ultra::test {

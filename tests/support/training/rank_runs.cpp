@@ -1,15 +1,8 @@
 #include "tests/support/training/rank_runs.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
 #include <cstdio>
-#include <functional>
 
-#include "tests/support/compare.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::test {
 
