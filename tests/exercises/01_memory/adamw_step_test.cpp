@@ -121,9 +121,10 @@ void expect_update(test::Random& random) {
 
 class AdamWStep : public test::RandomTest {};
 
-TEST_F(AdamWStep, FollowsPyTorchInF64) { expect_update<double>(random); }
-
-TEST_F(AdamWStep, FollowsPyTorchInF32) { expect_update<float>(random); }
+TEST_F(AdamWStep, FollowsPyTorch) {
+  expect_update<double>(random);
+  expect_update<float>(random);
+}
 
 TEST_F(AdamWStep, DecaysByTheLearningRateTimesTheWeightDecay) {
   // Without a gradient nothing else moves the weight: 8 - 0.5 * 0.25 * 8.
@@ -132,23 +133,6 @@ TEST_F(AdamWStep, DecaysByTheLearningRateTimesTheWeightDecay) {
   memory::adamw_step<double>(value, grad, m, v, {.learning_rate = 0.5, .weight_decay = 0.25});
   EXPECT_DOUBLE_EQ(value[0], 7.0) << (value[0] == 6.0 ? "Hint: the decay lacks the learning rate."
                                                       : "");
-}
-
-TEST_F(AdamWStep, MovesByTheLearningRateInTheFirstStep) {
-  // m_hat / sqrt(v_hat) is the gradient's sign in step 1, whatever its size.
-  std::vector<double> value = {0, 0}, m = {0, 0}, v = {0, 0};
-  const std::vector<double> grad = {1e-3, -1e5};
-  memory::adamw_step<double>(value, grad, m, v,
-                             {.learning_rate = 0.5, .epsilon = 0.0, .weight_decay = 0.0});
-  EXPECT_NEAR(value[0], -0.5, 1e-12);
-  EXPECT_NEAR(value[1], 0.5, 1e-12);
-}
-
-TEST_F(AdamWStep, LeavesTheGradientAlone) {
-  Problem<double> p = random_problem<double>(random);
-  const std::vector<double> before = p.grads[0];
-  memory::adamw_step<double>(p.value, p.grads[0], p.m, p.v, p.constants);
-  EXPECT_EQ(p.grads[0], before);
 }
 
 }  // namespace

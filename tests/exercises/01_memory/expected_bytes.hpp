@@ -3,30 +3,15 @@
 /// Chapter 01's closed forms held against right bytes; a difference is compared with what typical
 /// mistakes add or leave out.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <map>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include "chapters/01_memory/memory_estimate.hpp"
 #include "chapters/01_memory/model_presets.hpp"
 #include "chapters/01_memory/recompute.hpp"
 #include "common/nn/model.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::memory::measured {
-
-/// For ratios.
-inline double real(std::size_t value) { return static_cast<double>(value); }
-
-/// Both types that training runs in.
-inline constexpr DType kDTypes[] = {DType::kF32, DType::kF64};
 
 /// A small model of ours and what one pass works on.
 struct Case {
@@ -97,7 +82,7 @@ inline Measured measure_step(const Case& c, DType dtype, const RecomputeConfig& 
   nn::Saved saved;
   {
     const Tensor logits = model.forward(tokens, saved);
-    (void)model.loss(logits, targets, real(c.batch.tokens()), saved);
+    (void)model.loss(logits, targets, count_of(c.batch.tokens()), saved);
   }
   std::vector<Tensor> seen;
   saved.for_each([&](const std::string& path, const Tensor& tensor) {
@@ -262,7 +247,7 @@ inline std::vector<RecomputeConfig> all_configs(std::size_t layers) {
 }
 
 inline void expect_measured_peaks(const Case& c) {
-  for (const DType dtype : kDTypes) {
+  for (const DType dtype : ultra::test::kFloatDTypes) {
     const Measured without = measure_step(c, dtype);
     for (const RecomputeConfig& config : all_configs(c.config.num_layers)) {
       const MemoryTracker memory = measure_step(c, dtype, config).memory;
