@@ -1,22 +1,14 @@
-// Contract of exercise 03.4: the last action that adds to a gradient, in schedules of every kind;
-// and a step that is one rank's and sends each gradient once.
+// Contract of exercise 03.4: the last action that adds to a gradient, in schedules of every kind.
 #include "chapters/03_data_parallel/gradient_completion.hpp"
 
 #include <fmt/ranges.h>
 
-#include <set>
-
-#include "chapters/03_data_parallel/bucketed_gradients.hpp"
-#include "common/comm/run_ranks.hpp"
-#include "tests/exercises/03_data_parallel/replica.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/schedules.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
-using test::Gradients;
-using test::Replica;
 using ultra::test::schedule_of;
 
 constexpr const char* kLast =
@@ -88,55 +80,6 @@ TEST(GradientCompletion, WithoutSuchAnActionIsAnError) {
         << "Hint: throw InternalError when no action of the schedule makes gradients of these "
            "chunks.";
   }
-}
-
-class GradientCompletionOnRanks : public ultra::test::RandomTest {
- protected:
-  static constexpr std::size_t kMicroBatches[] = {1, 2, 3, 100};
-
-  data::Dataset text = test::random_text(random);
-  nn::ModelConfig config = test::random_config(random);
-};
-
-TEST_F(GradientCompletionOnRanks, ReplicasMakeTheStepOfOneRank) {
-  for (const std::size_t micro_batch : kMicroBatches) {
-    const std::size_t batch = random.pick({7U, 8U, 4U});
-    const data::Sampler global(text, config.max_seq_len, batch, seed);
-    const Gradients expected = test::on_one_device(config, DType::kF64, seed, global);
-    const std::string what =
-        fmt::format("{} sequences on 3 replicas, micro-batch {}\n{}", batch, micro_batch, kLast);
-    run_ranks(3, [&](Communicator& dp) {
-      Replica replica(config, DType::kF64, seed);
-      const auto exchange = sum_in_buckets(replica.model.parameters(), 100, Flush::kWhenReady,
-                                           all_reduce_exchange(dp));
-      double loss = test::Followed(replica.model, *exchange).step(global, dp, micro_batch);
-      train::sum_over(dp, {&loss, 1});
-      EXPECT_NEAR(loss, expected.loss, 1e-10 * expected.loss) << what;
-      test::expect_gradients(replica.model, expected, 1e-10, what);
-    });
-    if (HasFailure()) return;
-  }
-}
-
-TEST_F(GradientCompletionOnRanks, AStepSendsEachGradientOnceHoweverManyMicroBatchesThereAre) {
-  const data::Sampler global(text, config.max_seq_len, 7, seed);
-  run_ranks(3, [&](Communicator& dp) {
-    std::set<std::size_t> sent;
-    std::set<std::size_t> operations;
-    for (const std::size_t micro_batch : kMicroBatches) {
-      Replica replica(config, DType::kF64, seed);
-      const auto exchange =
-          sum_in_buckets(replica.model.parameters(), 0, Flush::kWhenReady, all_reduce_exchange(dp));
-      const CommStats before = dp.stats();
-      test::Followed(replica.model, *exchange).step(global, dp, micro_batch);
-      const CommStats after = dp.stats();
-      sent.insert(after.sent_bytes() - before.sent_bytes());
-      operations.insert(after[OpKind::kAllReduce].operations -
-                        before[OpKind::kAllReduce].operations);
-    }
-    EXPECT_EQ(sent.size(), 1U) << "bytes of a step\n" << kLast;
-    EXPECT_EQ(operations.size(), 1U) << "all-reduces of a step\n" << kLast;
-  });
 }
 
 }  // namespace

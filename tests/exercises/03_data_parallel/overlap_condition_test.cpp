@@ -2,12 +2,6 @@
 // is served one by one.
 #include "chapters/03_data_parallel/overlap_condition.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "tests/support/suspects.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -18,8 +12,6 @@ using ultra::test::Suspect;
 
 /// Both numbers are the same few products and sums in another order.
 constexpr double kRoundings = 1e-12;
-
-bool close(double a, double b) { return ultra::test::close(a, b, kRoundings); }
 
 // What may have gone wrong ------------------------------------------------------------------------
 
@@ -38,10 +30,6 @@ constexpr const char* kFirstBucket =
 constexpr const char* kOneBucket = "a bucket holds G / B bytes, not all of G.";
 constexpr const char* kLatency =
     "every bucket pays the latency of its own 2 (N - 1) messages: more buckets, more latency.";
-
-std::string diagnosis(double found, double expected, const std::vector<Suspect>& suspects) {
-  return ultra::test::diagnosis(found, expected, suspects, kRoundings);
-}
 
 /// One bucket around the ring, step by step: 2 (N - 1) messages of a chunk each, half of them
 /// reduced.
@@ -99,8 +87,6 @@ std::vector<Suspect> wrong_bucket(const OverlapCase& c) {
           {latency + bytes * n, kShare}};
 }
 
-// The ratio ---------------------------------------------------------------------------------------
-
 /// What overlap_ratio is asked. Elements of 4 bytes: with 2, a wrong element would look like a wrong
 /// factor of 2.
 struct Question {
@@ -135,10 +121,8 @@ std::vector<Suspect> wrong_ratios(const Question& q, double right) {
 }
 
 void expect_ratio(const Question& q, double expected) {
-  const double found = q.ratio();
-  EXPECT_TRUE(close(found, expected))
-      << q.str() << ": ratio " << found << ", expected " << expected << ". "
-      << diagnosis(found, expected, wrong_ratios(q, expected));
+  ultra::test::expect_close(q.str() + ": ratio", q.ratio(), expected, wrong_ratios(q, expected),
+                            kRoundings);
 }
 
 /// 4 replicas, 2 tokens, a link of 8 bytes/s, 12 FLOP/s: a parameter's 4 bytes pass the link 2 x 3/4
@@ -174,8 +158,6 @@ TEST(OverlapRatio, IsOneAtThePublishedThresholds) {
   EXPECT_NEAR(tokens_for_one(kMany, 4, 50e9), 4 * 9890, 2);
 }
 
-// Buckets -----------------------------------------------------------------------------------------
-
 std::string str(const OverlapCase& c) {
   return fmt::format(
       "{} replicas, {} bytes in {} buckets, {} s of backward pass, alpha {} beta {} gamma {}",
@@ -187,17 +169,17 @@ void expect_prediction(const OverlapCase& c) {
   const OverlapPrediction found = predict_overlap(c);
   const double bucket = walked_bucket(c);
   const double all = static_cast<double>(c.buckets) * bucket;
-  ASSERT_TRUE(close(found.bucket_seconds, bucket))
-      << str(c) << ": a bucket takes " << found.bucket_seconds << " s, expected " << bucket
-      << " s. " << diagnosis(found.bucket_seconds, bucket, wrong_bucket(c));
-  ASSERT_TRUE(close(found.communication_seconds, all))
-      << str(c) << ": all buckets take " << found.communication_seconds << " s, expected " << all
-      << " s.";
+  ultra::test::expect_close(str(c) + ": seconds of a bucket", found.bucket_seconds, bucket,
+                            wrong_bucket(c), kRoundings);
+  ultra::test::expect_close(str(c) + ": seconds of all buckets", found.communication_seconds, all,
+                            {}, kRoundings);
+  if (::testing::Test::HasFailure()) return;
   // The smallest exposed times are differences of the larger ones: their rounding counts.
   const double exposed = queued_exposed(c);
   const double rounding = 1e-12 * (all + c.backward_seconds);
   ASSERT_NEAR(found.exposed_seconds, exposed, rounding)
-      << str(c) << ". " << diagnosis(found.exposed_seconds, exposed, wrong_exposed(c));
+      << str(c) << ". "
+      << ultra::test::diagnosis(found.exposed_seconds, exposed, wrong_exposed(c), kRoundings);
   ASSERT_NEAR(found.hidden_seconds, all - exposed, rounding)
       << str(c) << ". Hint: what is not exposed is hidden.";
 }
@@ -228,36 +210,6 @@ TEST(PredictOverlap, ByHand) {
     expect_prediction(c);
     EXPECT_EQ(predict_overlap(c), row.expected);
   }
-}
-
-/// Without latency, all communication over the backward pass is the ratio.
-TEST(PredictOverlap, AgreesWithTheRatio) {
-  const double parameters = 1e9;
-  const Question q{.replicas = 16, .tokens = 4096};
-  const OverlapPrediction found =
-      predict_overlap({.replicas = q.replicas,
-                       .gradient_bytes = parameters * q.element_bytes,
-                       .buckets = 80,
-                       .backward_seconds = 4.0 * q.tokens * parameters / q.flops,
-                       .link = {.beta = 1.0 / q.bandwidth}});
-  const double backward = 4.0 * q.tokens * parameters / q.flops;
-  expect_ratio(q, found.communication_seconds / backward);
-}
-
-/// Smaller buckets expose less, until the latency of many of them takes longer than the backward
-/// pass.
-TEST(PredictOverlap, HasABestNumberOfBuckets) {
-  const auto exposed = [](std::size_t buckets) {
-    return predict_overlap({.replicas = 8,
-                            .gradient_bytes = 2.5e9,
-                            .buckets = buckets,
-                            .backward_seconds = 0.05,
-                            .link = {.alpha = 14e-6, .beta = 1.0 / 370e9}})
-        .exposed_seconds;
-  };
-  EXPECT_LT(exposed(10), exposed(1));
-  EXPECT_LT(exposed(100), exposed(10));
-  EXPECT_GT(exposed(10000), exposed(100));
 }
 
 class PredictOverlapOfRandomCases : public ultra::test::RandomTest {

@@ -1,16 +1,6 @@
 #pragma once
 /// @file
-/// A replica's model, data and steps, and the baseline that all replicas together must match: the
-/// whole batch on one device, in one pass.
-
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <utility>
-#include <vector>
+/// A replica's model, data and steps.
 
 #include "chapters/01_memory/gradient_accumulation.hpp"
 #include "chapters/03_data_parallel/batch_shares.hpp"
@@ -19,8 +9,7 @@
 #include "common/data/dataset.hpp"
 #include "common/nn/model.hpp"
 #include "common/train/step.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::data_parallel::test {
@@ -66,27 +55,6 @@ inline train::LocalBatch share_of(const data::Sampler& global, const Communicato
           .global_tokens = static_cast<double>(global.global_tokens())};
 }
 
-/// @brief Makes a replica's passes of a step, one micro-batch after the other.
-/// @param ledger  who follows its gradients; null: nobody.
-/// @return the replica's share of the loss.
-inline double make_passes(nn::Model& model, const data::Sampler& global, const Communicator& dp,
-                          std::size_t micro_batch, train::GradientLedger* ledger = nullptr) {
-  const train::LocalBatch share = share_of(global, dp);
-  const std::vector<train::MicroBatch> micro_batches = cut_share(share, micro_batch);
-  const train::StepSchedule schedule = memory::accumulation_schedule(micro_batches.size());
-  const data::Sampler own = global.share(share.sequences);
-  nn::Model* const chunk = &model;
-  if (ledger) ledger->step_begins(schedule);
-  const double loss = train::run_schedule({.chunks = {&chunk, 1},
-                                           .schedule = schedule,
-                                           .micro_batches = micro_batches,
-                                           .share = own,
-                                           .step = kStep,
-                                           .ledger = ledger});
-  if (ledger) ledger->step_ends();
-  return loss;
-}
-
 /// @brief A replica whose gradients an exchange adds up. Model and exchange outlive it.
 class Followed {
  public:
@@ -98,7 +66,19 @@ class Followed {
 
   /// @brief A whole step; keeps the gradients.
   double step(const data::Sampler& global, const Communicator& dp, std::size_t micro_batch) {
-    const double loss = make_passes(model_, global, dp, micro_batch, &ledger_);
+    const train::LocalBatch share = share_of(global, dp);
+    const std::vector<train::MicroBatch> micro_batches = cut_share(share, micro_batch);
+    schedule_ = memory::accumulation_schedule(micro_batches.size());
+    const data::Sampler own = global.share(share.sequences);
+    nn::Model* const chunk = &model_;
+    ledger_.step_begins(schedule_);
+    const double loss = train::run_schedule({.chunks = {&chunk, 1},
+                                             .schedule = schedule_,
+                                             .micro_batches = micro_batches,
+                                             .share = own,
+                                             .step = kStep,
+                                             .ledger = &ledger_});
+    ledger_.step_ends();
     finish();
     return loss;
   }
@@ -129,47 +109,11 @@ class Followed {
   std::size_t next_ = 0;
 };
 
-/// @brief A loss and the gradients of all parameters.
-struct Gradients {
-  double loss = 0;
-  std::vector<Tensor> of;  ///< in the order of the parameters
-};
-
 /// @brief Forward and backward over sequences `samples` of the step in one pass.
 inline double one_pass(nn::Model& model, const data::Sampler& sampler, Range samples,
                        double normalizer) {
   const data::Batch batch = sampler.batch(model.device(), kStep, samples);
   return ultra::test::run_step(model, {batch.tokens, batch.targets}, normalizer);
-}
-
-/// @brief The whole batch on one device.
-inline Gradients on_one_device(const nn::ModelConfig& config, DType dtype, std::uint64_t seed,
-                               const data::Sampler& sampler) {
-  Replica replica(config, dtype, seed);
-  Gradients result;
-  result.loss = one_pass(replica.model, sampler, {0, sampler.global_batch_size()},
-                         static_cast<double>(sampler.global_tokens()));
-  result.of = ultra::test::gradients_of(replica.model);
-  return result;
-}
-
-/// @brief Expects a model's gradients within `relative` of the size of the expected ones.
-/// @param hint  what a failure says.
-inline void expect_gradients(const nn::Model& model, const Gradients& expected, double relative,
-                             const std::string& hint) {
-  double scale = 0;
-  for (const Tensor& gradient : expected.of) {
-    scale = std::max(scale, ultra::test::largest_magnitude(gradient.to_vector()));
-  }
-  for (std::size_t p = 0; p < expected.of.size(); ++p) {
-    const nn::Parameter& parameter = *model.parameters()[p];
-    const auto near =
-        parameter.grad().defined()
-            ? ultra::test::all_near(parameter.grad(), expected.of[p], relative * scale)
-            : ::testing::AssertionFailure() << "there is no gradient";
-    EXPECT_TRUE(near) << parameter.name() << "\n" << hint;
-    if (!near) return;
-  }
 }
 
 /// @brief Gives a parameter a gradient, as the backward pass does.

@@ -2,16 +2,7 @@
 // arithmetic is exact, so that what is sent and what is kept must add up without an error.
 #include "chapters/03_data_parallel/top_k_feedback.hpp"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <numeric>
-#include <string>
-#include <vector>
 
 #include "tests/support/toolbox.hpp"
 
@@ -83,8 +74,6 @@ void expect_largest(const std::vector<T>& entries, std::size_t kept) {
                              << hint_for(entries, found, expected);
 }
 
-// Selection ---------------------------------------------------------------------------------------
-
 class TopKFeedback : public ultra::test::RandomTest {
  protected:
   /// Normal numbers, or small whole numbers with many ties.
@@ -100,39 +89,28 @@ class TopKFeedback : public ultra::test::RandomTest {
 };
 
 TEST_F(TopKFeedback, KeepsTheFractionRoundedUp) {
-  const auto expect = [](double fraction, std::size_t count, std::size_t kept) {
+  for (const auto& [fraction, count, kept] : {std::tuple{0.01, 50U, 1U},
+                                              {0.25, 10U, 3U},
+                                              {0.125, 9U, 2U},
+                                              {0.5, 7U, 4U},
+                                              {0.25, 8U, 2U},
+                                              {1.0, 9U, 9U},
+                                              {1e-6, 1U, 1U},
+                                              {0.25, 0U, 0U}}) {
     EXPECT_EQ(kept_entries(fraction, count), kept)
         << fraction << " of " << count
         << " entries\nHint: round up. Rounded down or to the nearest, a short gradient, such as a "
            "norm's, would send nothing in any step.";
-  };
-  expect(0.01, 50, 1);
-  expect(0.25, 10, 3);
-  expect(0.125, 9, 2);
-  expect(0.5, 7, 4);
-  expect(0.25, 8, 2);
-  expect(1.0, 9, 9);
-  expect(1e-6, 1, 1);
-  expect(0.25, 0, 0);
-}
-
-TEST_F(TopKFeedback, FindsTheLargestMagnitudes) {
-  expect_largest<float>({1, -5, 3, -2, 4}, 2);
-  for (int i = 0; i < 30 && !HasFailure(); ++i) {
-    const std::size_t count = random.between(1, 60);
-    expect_largest<float>(draw<float>(count, false), random.between(0, count));
-    expect_largest<double>(draw<double>(count, false), random.between(0, count));
   }
-  expect_largest<float>({}, 0);
 }
 
-TEST_F(TopKFeedback, TakesTheLowerOfEqualMagnitudes) {
+TEST_F(TopKFeedback, FindsTheLargestMagnitudesAndOfEqualOnesTheLower) {
+  expect_largest<float>({1, -5, 3, -2, 4}, 2);
   expect_largest<float>({2, -2, 1, 2, -2}, 3);
-  expect_largest<double>(std::vector<double>(10, 0.0), 4);
-  for (int i = 0; i < 30 && !HasFailure(); ++i) {
-    const std::size_t count = random.between(1, 60);
-    expect_largest<float>(draw<float>(count, true), random.between(0, count));
-    expect_largest<double>(draw<double>(count, true), random.between(0, count));
+  for (int i = 0; i < 60 && !HasFailure(); ++i) {
+    const std::size_t count = random.between(0, 60);
+    expect_largest<float>(draw<float>(count, i % 2 == 0), random.between(0, count));
+    expect_largest<double>(draw<double>(count, i % 2 == 0), random.between(0, count));
   }
 }
 
@@ -150,8 +128,6 @@ TEST_F(TopKFeedback, SendsWhatIsNotANumber) {
                           "broken gradient that nobody sees. Count it as infinite.";
   }
 }
-
-// Feedback ----------------------------------------------------------------------------------------
 
 /// C(x): the whole number towards zero, one word each. It keeps what it was given.
 class WholeNumbers final : public Compressor {
@@ -235,31 +211,6 @@ TEST_F(TopKFeedback, KeepsWhatTheMessageDoesNotHold) {
     EXPECT_EQ(e.to_vector(), combine(all, -1, sent))
         << hint_for_residual(e.to_vector(), gradient, residual, message.to_vector());
     EXPECT_EQ(g.to_vector(), gradient) << "Hint: the gradient is only read.";
-  }
-}
-
-TEST_F(TopKFeedback, LosesNothingOverManySteps) {
-  // Whole numbers: sums of a hundred of them are exact.
-  for (const DType dtype : ultra::test::kFloatDTypes) {
-    const std::size_t count = random.between(1, 70);
-    const auto compressor = top_k_compressor(random.pick({0.02, 0.1, 0.5}));
-    const Tensor residual = Tensor::zeros(device, {count}, dtype);
-    const Tensor message =
-        Tensor::zeros(device, {compressor->message_words(count, dtype)}, DType::kI32);
-    const Tensor received = Tensor::zeros(device, {count}, dtype);
-    std::vector<double> expected(count, 0.0);
-    for (int step = 0; step < 100; ++step) {
-      std::vector<double> gradient;
-      for (std::size_t i = 0; i < count; ++i) gradient.push_back(std::round(5 * random.normal()));
-      expected = combine(expected, 1, gradient);
-      compress_with_feedback(*compressor, Tensor::from<double>(device, {count}, gradient).to(dtype),
-                             residual, message);
-      compressor->add_decompressed(message, 1, received);
-    }
-    EXPECT_EQ(combine(received.to_vector(), 1, residual.to_vector()), expected)
-        << "all messages of 100 steps and the last residual, against the sum of the gradients\n"
-        << "Hint: e' = g + e - C(g + e): what is neither sent nor kept is lost, what is both is "
-           "counted twice.";
   }
 }
 
