@@ -2,10 +2,7 @@
 // each operation in turn, and which then keeps of all that was not forced whatever it likes.
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
 
-#include <filesystem>
-
 #include "tests/exercises/04_zero/disk/disk_checkpoint.hpp"
-#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
@@ -173,24 +170,6 @@ TEST_F(DurableFilesTest, FilesAreClosedAndErrorsReachTheCaller) {
                           << "\n"
                           << hint_for_half_a_checkpoint(disk, *wrong);
     }
-  });
-}
-
-TEST_F(DurableFilesTest, OnTheFilesOfThisMachine) {
-  for_checkpoints(5, [](const Checkpoint& checkpoint) {
-    const ultra::test::TemporaryFolder folder;
-    checkpoint::FileLayer& files = checkpoint::posix_files();
-    const std::filesystem::path staging = folder.path(".unfinished");
-    const std::filesystem::path destination = folder.path("step-00000200");
-    make_files(files, checkpoint, staging);
-    for (const auto& parts : checkpoint.ranks) write_parts(files, checkpoint, parts, staging);
-    commit_folder(files, staging, destination);
-    EXPECT_EQ(folder.names(), std::vector<std::string>{"step-00000200"});
-    Files found;
-    for (const std::string& name : files.list(destination)) {
-      found[name] = ultra::test::read_file((destination / name).string());
-    }
-    EXPECT_EQ(found, checkpoint.files);
   });
 }
 

@@ -12,9 +12,32 @@ namespace {
 
 using namespace test;
 
-constexpr const char* kOnePadding =
-    "Only the array as a whole is padded, at its end: padding of each tensor grows with their "
-    "number.";
+std::string hint_for_layout(const Question& q, const FlatLayout& found) {
+  constexpr const char* kOnePadding =
+      " Only the array as a whole is padded, at its end: padding of each tensor grows with their "
+      "number.";
+  const FlatLayout expected = lay_out(q);
+  if (found.places.size() != q.counts.size()) {
+    return "every tensor has a place, one of 0 elements too.";
+  }
+  if (found.places != expected.places) {
+    return std::string("each tensor begins where the one before it ends.") + kOnePadding;
+  }
+  if (found.count != expected.count) {
+    return std::string("`count` are the elements of all tensors, without padding.") + kOnePadding;
+  }
+  if (found.shard * as_size(q.ranks) < expected.count) {
+    return "the shards do not hold all elements: the count divided by the ranks is rounded up, or "
+           "what is left over belongs to nobody.";
+  }
+  if (found.padded >= expected.count + as_size(q.ranks)) {
+    return "less than one element of padding per rank is enough: none, when the ranks divide the "
+           "count.";
+  }
+  return found.padded == expected.count ? "the array is as long as all shards together, so that "
+                                          "each rank can have an equal part."
+                                        : "padded = shard * ranks.";
+}
 
 class FlatLayoutTest : public ultra::test::RandomTest {
  protected:
@@ -42,47 +65,10 @@ class FlatLayoutTest : public ultra::test::RandomTest {
   }
 };
 
-TEST_F(FlatLayoutTest, TensorsStandOneAfterTheOther) {
-  for_questions(
-      [](const Question& q) {
-        const FlatLayout found = flat_layout(q.counts, q.ranks);
-        ASSERT_EQ(found.places.size(), q.counts.size())
-            << "Hint: every tensor has a place, one of 0 "
-            << "elements too.";
-        std::size_t end = 0;
-        for (std::size_t tensor = 0; tensor < q.counts.size(); ++tensor) {
-          const Range place = found.places[tensor];
-          EXPECT_EQ(place.begin, end)
-              << "tensor " << tensor << " stands at " << text(place)
-              << "\nHint: each tensor begins where the one before it ends. " << kOnePadding;
-          end += q.counts[tensor];
-          EXPECT_EQ(place.end, end) << "tensor " << tensor << " stands at " << text(place)
-                                    << ", but has " << q.counts[tensor] << " elements";
-        }
-        EXPECT_EQ(found.count, end)
-            << "Hint: `count` are the elements of all tensors, without padding. " << kOnePadding;
-      });
-}
-
-TEST_F(FlatLayoutTest, RanksDivideThePaddedArray) {
+TEST_F(FlatLayoutTest, TensorsStandOneAfterTheOtherAndRanksDivideThePaddedArray) {
   for_questions([](const Question& q) {
     const FlatLayout found = flat_layout(q.counts, q.ranks);
-    const FlatLayout expected = lay_out(q);
-    std::string hint = "padded = shard * ranks.";
-    if (found.shard * as_size(q.ranks) < expected.count) {
-      hint =
-          "the shards do not hold all elements: the count divided by the ranks is rounded up, or "
-          "what is left over belongs to nobody.";
-    } else if (found.padded >= expected.count + as_size(q.ranks)) {
-      hint =
-          "less than one element of padding per rank is enough: none, when the ranks divide the "
-          "count.";
-    } else if (found.padded == expected.count) {
-      hint =
-          "the array is as long as all shards together, so that each rank can have an equal part.";
-    }
-    EXPECT_EQ(found.shard, expected.shard) << "elements of a shard\nHint: " << hint;
-    EXPECT_EQ(found.padded, expected.padded) << "elements of the array\nHint: " << hint;
+    expect_layout(found, lay_out(q), hint_for_layout(q, found));
   });
 }
 
@@ -111,31 +97,24 @@ TEST_F(FlatLayoutTest, PiecesAreWhatTensorsAndShardsHaveInCommon) {
     const FlatLayout layout = lay_out(q);
     for (int rank = 0; rank < q.ranks && !HasFailure(); ++rank) {
       const std::vector<Piece> found = pieces_of(layout, rank);
-      const std::vector<Piece> expected = walk(layout, rank);
-      EXPECT_TRUE(found == expected)
-          << "rank " << rank << " of an array with tensors at" << text(layout.places)
-          << " and shards of " << layout.shard << "\nfound:   " << text(found)
-          << "\nexpected:" << text(expected)
-          << "\nHint: " << hint_for_pieces(q, layout, rank, found);
+      expect_pieces(rank, found, walk(layout, rank), hint_for_pieces(q, layout, rank, found));
     }
   });
 }
 
 TEST_F(FlatLayoutTest, WorkedByHand) {
-  const FlatLayout layout = flat_layout(std::vector<std::size_t>{3, 5, 2}, 4);
+  const Question q{.counts = {3, 5, 2}, .ranks = 4};
+  const FlatLayout found = flat_layout(q.counts, q.ranks);
   const FlatLayout expected{
       .places = {{0, 3}, {3, 8}, {8, 10}}, .count = 10, .padded = 12, .shard = 3};
-  EXPECT_TRUE(layout == expected) << "3, 5 and 2 elements for 4 ranks: found a count of "
-                                  << layout.count << ", padded to " << layout.padded
-                                  << ", shards of " << layout.shard;
+  expect_layout(found, expected, hint_for_layout(q, found));
   const std::vector<std::vector<Piece>> pieces = {{{0, {0, 3}, {0, 3}}},
                                                   {{1, {0, 3}, {0, 3}}},
                                                   {{1, {3, 5}, {0, 2}}, {2, {0, 1}, {2, 3}}},
                                                   {{2, {1, 2}, {0, 1}}}};
-  for (int rank = 0; rank < 4; ++rank) {
-    const std::vector<Piece> found = pieces_of(expected, rank);
-    EXPECT_TRUE(found == pieces[as_size(rank)]) << "rank " << rank << "\nfound:   " << text(found)
-                                                << "\nexpected:" << text(pieces[as_size(rank)]);
+  for (int rank = 0; rank < q.ranks; ++rank) {
+    const std::vector<Piece> own = pieces_of(expected, rank);
+    expect_pieces(rank, own, pieces[as_size(rank)], hint_for_pieces(q, expected, rank, own));
   }
 }
 

@@ -1,53 +1,15 @@
-// Contract of exercise 04.8: each wanted element is looked for in all stored pieces, one by one;
-// and arrays that some ranks wrote are read by others, element by element.
+// Contract of exercise 04.8: each wanted element is looked for in all stored pieces, one by one.
 #include "chapters/04_zero/checkpoints/reshard.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::zero {
 namespace {
 
-/// Pieces that are stored, and what one rank wants.
+/// Pieces of rows that are stored, and what one rank wants; a range is a piece of one row.
 struct Question {
-  std::vector<Range> stored;
-  Range wanted;
-
-  [[nodiscard]] std::string str() const {
-    std::string all = fmt::format("wanted [{}, {}) of pieces", wanted.begin, wanted.end);
-    for (const Range& piece : stored) all += fmt::format(" [{}, {})", piece.begin, piece.end);
-    return all;
-  }
-};
-
-/// Walks over what is wanted, and begins a copy where a piece begins.
-std::vector<PieceCopy> walk(const Question& q) {
-  std::vector<PieceCopy> copies;
-  for (std::size_t element = q.wanted.begin; element < q.wanted.end; ++element) {
-    for (std::size_t piece = 0; piece < q.stored.size(); ++piece) {
-      const Range& range = q.stored[piece];
-      if (element < range.begin || element >= range.end) continue;
-      if (copies.empty() || copies.back().piece != piece) {
-        copies.push_back({.piece = piece,
-                          .from = element - range.begin,
-                          .to = element - q.wanted.begin,
-                          .count = 0});
-      }
-      ++copies.back().count;
-    }
-  }
-  return copies;
-}
-
-/// Pieces of rows that are stored, and what one rank wants.
-struct RowQuestion {
   std::vector<PieceRows> stored;
   Range wanted;
 
@@ -62,7 +24,7 @@ struct RowQuestion {
 };
 
 /// Walks over what is wanted; a copy ends with its row.
-std::vector<PieceCopy> walk(const RowQuestion& q) {
+std::vector<PieceCopy> walk(const Question& q) {
   std::vector<PieceCopy> copies;
   for (std::size_t element = q.wanted.begin; element < q.wanted.end; ++element) {
     for (std::size_t piece = 0; piece < q.stored.size(); ++piece) {
@@ -108,26 +70,28 @@ std::string hint_for_changed(const Question& q, const std::vector<PieceCopy>& ex
     std::erase_if(copies, [](const PieceCopy& copy) { return copy.count == 0; });
     return by_place(copies) == by_place(found);
   };
-  if (changed([&](PieceCopy& copy) { copy.from += q.stored[copy.piece].begin; })) {
-    return "Hint: `from` is counted from the beginning of the stored piece, not of the tensor.";
-  }
-  if (changed([&](PieceCopy& copy) { copy.to += q.wanted.begin; })) {
-    return "Hint: `to` is counted from the beginning of what is wanted, not of the tensor.";
-  }
-  if (changed([](PieceCopy& copy) { std::swap(copy.from, copy.to); })) {
-    return "Hint: `from` and `to` are swapped: it is copied from the stored piece to what is "
-           "wanted.";
-  }
-  if (changed([](PieceCopy& copy) { --copy.count; })) {
-    return "Hint: the last element of each copy is missing: `end` is one past the last, so there "
-           "are end - begin.";
-  }
-  if (changed([&](PieceCopy& copy) { copy.count = q.stored[copy.piece].size() - copy.from; })) {
-    return "Hint: a copy ends where its piece ends or what is wanted, whichever comes first.";
-  }
-  if (changed([](PieceCopy& copy) { ++copy.count; })) {
-    return "Hint: each copy takes one element too many: `end` is one past the last, so there are "
-           "end - begin.";
+  struct Mistake {
+    std::function<void(PieceCopy&)> change;
+    const char* hint;
+  };
+  for (const auto& [change, hint] : std::initializer_list<Mistake>{
+           {[&](PieceCopy& copy) { copy.from += q.stored[copy.piece].first_row.begin; },
+            "`from` is counted from the beginning of the stored piece, not of the tensor."},
+           {[&](PieceCopy& copy) { copy.to += q.wanted.begin; },
+            "`to` is counted from the beginning of what is wanted, not of the tensor."},
+           {[](PieceCopy& copy) { std::swap(copy.from, copy.to); },
+            "`from` and `to` are swapped: it is copied from the stored piece to what is wanted."},
+           {[](PieceCopy& copy) { --copy.count; },
+            "the last element of each copy is missing: `end` is one past the last, so there are "
+            "end - begin."},
+           {[&](PieceCopy& copy) {
+              copy.count = q.stored[copy.piece].first_row.size() - copy.from;
+            },
+            "a copy ends where its piece ends or what is wanted, whichever comes first."},
+           {[](PieceCopy& copy) { ++copy.count; },
+            "each copy takes one element too many: `end` is one past the last, so there are end - "
+            "begin."}}) {
+    if (changed(change)) return fmt::format("Hint: {}", hint);
   }
   return {};
 }
@@ -167,7 +131,7 @@ std::string hint_for(const Question& q, const std::vector<PieceCopy>& found) {
 }
 
 /// What copies of rows look like after a typical mistake.
-std::string hint_for(const RowQuestion& q, const std::vector<PieceCopy>& found) {
+std::string hint_for_rows(const Question& q, const std::vector<PieceCopy>& found) {
   const std::vector<PieceCopy> expected = walk(q);
   if (by_place(found) == expected) {
     return "Hint: copies of several pieces take turns, row by row: the order is that of the "
@@ -192,20 +156,17 @@ std::string hint_for(const RowQuestion& q, const std::vector<PieceCopy>& found) 
          "where it begins in its piece.";
 }
 
-void expect_copies(const Question& q) {
-  const std::vector<PieceCopy> found = copies_for(q.stored, q.wanted);
-  const std::vector<PieceCopy> expected = walk(q);
+void expect_copies(const Question& q, const std::vector<PieceCopy>& found,
+                   const std::vector<PieceCopy>& expected, const std::string& hint) {
   EXPECT_TRUE(found == expected) << q.str() << "\nfound:   " << text(found)
                                  << "\nexpected:" << text(expected) << "\n"
-                                 << hint_for(q, found);
+                                 << hint;
 }
 
-void expect_copies(const RowQuestion& q) {
-  const std::vector<PieceCopy> found = copies_from_rows(q.stored, q.wanted);
-  const std::vector<PieceCopy> expected = walk(q);
-  EXPECT_TRUE(found == expected) << q.str() << "\nfound:   " << text(found)
-                                 << "\nexpected:" << text(expected) << "\n"
-                                 << hint_for(q, found);
+std::vector<PieceCopy> found_for(const Question& q) {
+  std::vector<Range> stored;
+  for (const PieceRows& piece : q.stored) stored.push_back(piece.first_row);
+  return copies_for(stored, q.wanted);
 }
 
 class ReshardTest : public ultra::test::RandomTest {
@@ -220,19 +181,12 @@ class ReshardTest : public ultra::test::RandomTest {
     return ranges;
   }
 
-  template <class T>
-  void shuffle(std::vector<T>& values) {
-    for (std::size_t i = values.size(); i > 1; --i) {
-      std::swap(values[i - 1], values[random.between(0, i - 1)]);
-    }
-  }
-
   /// A matrix whose columns are cut between ranks, each of which may have cut its rows in two.
-  RowQuestion draw_columns() {
+  Question draw_columns() {
     const std::size_t rows = random.between(1, 8);
     const std::size_t columns = random.between(1, 12);
     const std::size_t before = random.between(0, 5);  // another matrix, stored in one piece
-    RowQuestion question;
+    Question question;
     if (before > 0) question.stored.push_back({.first_row = {0, before}});
     for (const Range& part : cut(columns, random.between(1, 4))) {
       if (part.size() == 0 || random.between(0, 5) == 0) continue;
@@ -245,7 +199,7 @@ class ReshardTest : public ultra::test::RandomTest {
                                    .stride = columns});
       }
     }
-    shuffle(question.stored);
+    random.shuffle(question.stored);
     const std::size_t end = random.between(0, before + rows * columns);
     question.wanted = {random.between(0, end), end};
     return question;
@@ -256,9 +210,9 @@ class ReshardTest : public ultra::test::RandomTest {
     const std::size_t count = random.pick<std::size_t>({0, 1, 7, 30, 100});
     Question question;
     for (const Range& piece : cut(count, random.between(1, 12))) {
-      if (random.between(0, 4) > 0) question.stored.push_back(piece);
+      if (random.between(0, 4) > 0) question.stored.push_back({.first_row = piece});
     }
-    shuffle(question.stored);
+    random.shuffle(question.stored);
     const std::size_t begin = random.between(0, count);
     question.wanted = {begin, random.between(begin, count)};
     return question;
@@ -266,91 +220,33 @@ class ReshardTest : public ultra::test::RandomTest {
 };
 
 TEST_F(ReshardTest, CopiesAreWhatPiecesAndWantedHaveInCommon) {
-  for (int i = 0; i < 2000 && !HasFailure(); ++i) expect_copies(draw());
+  for (int i = 0; i < 2000 && !HasFailure(); ++i) {
+    const Question q = draw();
+    const std::vector<PieceCopy> found = found_for(q);
+    expect_copies(q, found, walk(q), hint_for(q, found));
+  }
 }
 
 TEST_F(ReshardTest, WorkedByHand) {
-  const Question question{.stored = {{8, 12}, {0, 3}, {3, 6}}, .wanted = {2, 10}};
-  const std::vector<PieceCopy> expected = {{.piece = 1, .from = 2, .to = 0, .count = 1},
-                                           {.piece = 2, .from = 0, .to = 1, .count = 3},
-                                           {.piece = 0, .from = 0, .to = 6, .count = 2}};
-  const std::vector<PieceCopy> found = copies_for(question.stored, question.wanted);
-  EXPECT_TRUE(found == expected) << question.str() << "\nfound:   " << text(found)
-                                 << "\nexpected:" << text(expected) << "\n"
-                                 << hint_for(question, found);
-}
-
-TEST_F(ReshardTest, Ends) {
-  const std::vector<Question> questions = {
-      {{}, {0, 0}},                               // no pieces
-      {{}, {3, 9}},                               // no pieces, and something is wanted
-      {{{0, 4}, {4, 9}}, {0, 0}},                 // nothing is wanted
-      {{{0, 4}, {4, 9}}, {4, 4}},                 // nothing, where two pieces meet
-      {{{0, 9}}, {5, 5}},                         // nothing, in the middle of a piece
-      {{{0, 0}, {4, 4}, {9, 9}}, {0, 9}},         // empty pieces only
-      {{{5, 5}, {0, 9}}, {2, 7}},                 // an empty piece within another one
-      {{{0, 9}}, {0, 9}},                         // a piece as a whole
-      {{{3, 6}}, {0, 9}},                         // gaps on both sides
-      {{{0, 9}}, {3, 6}},                         // the middle of a piece
-      {{{0, 3}, {6, 9}}, {3, 6}},                 // the gap itself
-      {{{4, 8}, {0, 4}}, {0, 8}},                 // two that meet stay two copies
-      {{{6, 7}, {5, 6}, {4, 5}, {3, 4}}, {3, 7}}  // one element each, from the last to the first
-  };
-  for (const Question& question : questions) expect_copies(question);
+  const Question q{.stored = {{{8, 12}}, {{0, 3}}, {{3, 6}}}, .wanted = {2, 10}};
+  const std::vector<PieceCopy> found = found_for(q);
+  expect_copies(q, found, {{1, 2, 0, 1}, {2, 0, 1, 3}, {0, 0, 6, 2}}, hint_for(q, found));
 }
 
 TEST_F(ReshardTest, RowsOfAMatrixThatIsCutBetweenColumns) {
-  for (int i = 0; i < 2000 && !HasFailure(); ++i) expect_copies(draw_columns());
+  for (int i = 0; i < 2000 && !HasFailure(); ++i) {
+    const Question q = draw_columns();
+    const std::vector<PieceCopy> found = copies_from_rows(q.stored, q.wanted);
+    expect_copies(q, found, walk(q), hint_for_rows(q, found));
+  }
 }
 
 // A matrix [3, 5] on two ranks: one has columns 0 to 1, the other 2 to 4. A flat shard wants [4, 12).
 TEST_F(ReshardTest, RowsWorkedByHand) {
-  const RowQuestion question{.stored = {{.first_row = {2, 5}, .rows = 3, .stride = 5},
-                                        {.first_row = {0, 2}, .rows = 3, .stride = 5}},
-                             .wanted = {4, 12}};
-  const std::vector<PieceCopy> expected = {{.piece = 0, .from = 2, .to = 0, .count = 1},
-                                           {.piece = 1, .from = 2, .to = 1, .count = 2},
-                                           {.piece = 0, .from = 3, .to = 3, .count = 3},
-                                           {.piece = 1, .from = 4, .to = 6, .count = 2}};
-  const std::vector<PieceCopy> found = copies_from_rows(question.stored, question.wanted);
-  EXPECT_TRUE(found == expected) << question.str() << "\nfound:   " << text(found)
-                                 << "\nexpected:" << text(expected) << "\n"
-                                 << hint_for(question, found);
-}
-
-/// What some ranks write is read by more or fewer ranks whose shards are cut differently.
-TEST_F(ReshardTest, AnyRanksReadWhatAnyRanksWrote) {
-  for (std::size_t writers = 1; writers <= 8; ++writers) {
-    for (std::size_t readers = 1; readers <= 8; ++readers) {
-      const std::size_t count = random.between(0, 60);
-      SCOPED_TRACE(fmt::format("{} writers, {} readers, {} elements", writers, readers, count));
-      std::vector<std::size_t> whole(count);
-      std::iota(whole.begin(), whole.end(), std::size_t{1000});
-      shuffle(whole);
-      std::vector<Range> stored = cut(count, writers);
-      shuffle(stored);
-      std::vector<std::size_t> read;
-      for (const Range& wanted : cut(count, readers)) {
-        const Question question{stored, wanted};
-        const std::vector<PieceCopy> copies = copies_for(stored, wanted);
-        std::vector<std::size_t> part(wanted.size(), 0);
-        for (const PieceCopy& copy : copies) {
-          const bool inside = copy.piece < stored.size() && copy.count <= wanted.size() &&
-                              copy.to <= wanted.size() - copy.count &&
-                              copy.count <= stored[copy.piece].size() &&
-                              copy.from <= stored[copy.piece].size() - copy.count;
-          ASSERT_TRUE(inside) << question.str() << "\nfound:" << text({copy})
-                              << ", which is outside of the piece or of what is wanted\n"
-                              << hint_for(question, copies);
-          for (std::size_t i = 0; i < copy.count; ++i) {
-            part[copy.to + i] = whole[stored[copy.piece].begin + copy.from + i];
-          }
-        }
-        read.insert(read.end(), part.begin(), part.end());
-      }
-      ASSERT_EQ(read, whole) << "0 is an element that no copy has brought";
-    }
-  }
+  const Question q{.stored = {{{2, 5}, 3, 5}, {{0, 2}, 3, 5}}, .wanted = {4, 12}};
+  const std::vector<PieceCopy> found = copies_from_rows(q.stored, q.wanted);
+  expect_copies(q, found, {{0, 2, 0, 1}, {1, 2, 1, 2}, {0, 3, 3, 3}, {1, 4, 6, 2}},
+                hint_for_rows(q, found));
 }
 
 }  // namespace

@@ -125,13 +125,7 @@ class RowLayoutTest : public ultra::test::RandomTest {
 TEST_F(RowLayoutTest, EachTensorIsPaddedForItself) {
   for_questions([](const RowQuestion& q) {
     const FlatLayout found = row_layout(q.tensors, q.ranks);
-    const FlatLayout expected = expected_layout(q);
-    EXPECT_TRUE(found == expected)
-        << "found tensors at" << text(found.places) << ", a count of " << found.count
-        << ", padded to " << found.padded << ", shards of " << found.shard
-        << "\nexpected tensors at" << text(expected.places) << ", a count of " << expected.count
-        << ", padded to " << expected.padded << ", shards of " << expected.shard
-        << "\nHint: " << hint_for_layout(q, found);
+    expect_layout(found, expected_layout(q), hint_for_layout(q, found));
   });
 }
 
@@ -139,10 +133,7 @@ TEST_F(RowLayoutTest, PiecesAreWholeRowsAndEachIsOwnedOnce) {
   for_questions([](const RowQuestion& q) {
     for (int rank = 0; rank < q.ranks && !HasFailure(); ++rank) {
       const std::vector<Piece> found = row_pieces(q.tensors, q.ranks, rank);
-      const std::vector<Piece> expected = expected_pieces(q, rank);
-      EXPECT_TRUE(found == expected)
-          << "rank " << rank << "\nfound:   " << text(found) << "\nexpected:" << text(expected)
-          << "\nHint: " << hint_for_rows(q, rank, found);
+      expect_pieces(rank, found, expected_pieces(q, rank), hint_for_rows(q, rank, found));
     }
   });
 }
@@ -164,41 +155,18 @@ TEST_F(RowLayoutTest, RowsFallToRanksAsTorchChunkSays) {
   }
 }
 
-/// The bytes that travel: a shard goes to all other ranks.
-TEST_F(RowLayoutTest, FlatShardsSendAtMostAsMuch) {
-  for_questions([](const RowQuestion& q) {
-    std::size_t count = 0;
-    std::size_t a_row_of_each = 0;
-    for (const auto& [rows, width] : q.tensors) {
-      count += rows * width;
-      a_row_of_each += width;
-    }
-    const std::size_t flat = (count + as_size(q.ranks) - 1) / as_size(q.ranks);
-    const std::size_t by_rows = row_layout(q.tensors, q.ranks).shard;
-    EXPECT_GE(by_rows, flat) << "elements of a shard\nHint: "
-                             << hint_for_layout(q, row_layout(q.tensors, q.ranks));
-    EXPECT_LE(by_rows, flat + a_row_of_each)
-        << "elements of a shard\nHint: less than a row of each tensor for each rank is padding.";
-  });
-}
-
 TEST_F(RowLayoutTest, WorkedByHand) {
   const RowQuestion q{.tensors = {{.rows = 5, .width = 4}, {.rows = 6, .width = 3}}, .ranks = 4};
   const FlatLayout layout = row_layout(q.tensors, q.ranks);
   const FlatLayout expected{.places = {{0, 20}, {32, 50}}, .count = 38, .padded = 56, .shard = 14};
-  EXPECT_TRUE(layout == expected) << q.str() << ": found tensors at" << text(layout.places)
-                                  << ", a count of " << layout.count << ", padded to "
-                                  << layout.padded << ", shards of " << layout.shard
-                                  << "\nHint: " << hint_for_layout(q, layout);
+  expect_layout(layout, expected, hint_for_layout(q, layout));
   const std::vector<std::vector<Piece>> pieces = {{{0, {0, 8}, {0, 8}}, {1, {0, 6}, {8, 14}}},
                                                   {{0, {8, 16}, {0, 8}}, {1, {6, 12}, {8, 14}}},
                                                   {{0, {16, 20}, {0, 4}}, {1, {12, 18}, {8, 14}}},
                                                   {}};
   for (int rank = 0; rank < 4; ++rank) {
     const std::vector<Piece> found = row_pieces(q.tensors, q.ranks, rank);
-    EXPECT_TRUE(found == pieces[as_size(rank)]) << "rank " << rank << "\nfound:   " << text(found)
-                                                << "\nexpected:" << text(pieces[as_size(rank)])
-                                                << "\nHint: " << hint_for_rows(q, rank, found);
+    expect_pieces(rank, found, pieces[as_size(rank)], hint_for_rows(q, rank, found));
   }
 }
 

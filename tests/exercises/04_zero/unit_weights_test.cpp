@@ -2,24 +2,16 @@
 // cycles of gather, wait, update and release; and what memory each state takes.
 #include "chapters/04_zero/unit_weights.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <string>
-#include <vector>
+#include <set>
 
 #include "common/nn/layer_factory.hpp"
 #include "common/nn/model.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/model.hpp"
 
 namespace ultra::zero {
 namespace {
-
-using ultra::test::all_equal;
 
 using Values = std::vector<double>;
 
@@ -31,14 +23,14 @@ constexpr const char* kTakeAway =
 /// One rank's model, whose weights are shards.
 class Rank {
  public:
-  Rank(const nn::ModelConfig& config, DType dtype, std::uint64_t seed, const Communicator& shards)
-      : shards_(shards),
+  Rank(const nn::ModelConfig& config, DType dtype, std::uint64_t seed, const Communicator& ranks)
+      : shards(ranks),
         model_(config, device_, dtype, seed, factory_, nn::StageSpec::whole(config),
                nn::Values::kDeferred) {
     nn::Model* const chunk = &model_;
     for (const ParameterGroup& group :
-         groups_by_part({&chunk, 1}, model_.parameters(), shards.size())) {
-      units.emplace_back(group, shards);
+         groups_by_part({&chunk, 1}, model_.parameters(), ranks.size())) {
+      units.emplace_back(group, ranks);
       ultra::test::leave_garbage(device_, group.layout.padded, dtype);
     }
   }
@@ -55,7 +47,7 @@ class Rank {
   [[nodiscard]] Values shard_of(std::size_t unit, const std::vector<Values>& all) const {
     const ParameterGroup& group = units[unit].group();
     Values shard(group.layout.shard, 0.0);
-    for (const Piece& piece : pieces_of(group.layout, shards_.rank())) {
+    for (const Piece& piece : pieces_of(group.layout, shards.rank())) {
       const Values& from = all[group.numbers[piece.tensor]];
       std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(piece.elements.begin),
                   piece.elements.size(),
@@ -77,27 +69,27 @@ class Rank {
       const nn::Parameter& parameter = *group.parameters[i];
       ASSERT_TRUE(parameter.has_value()) << parameter.name() << " has no value\n" << kSet;
       ASSERT_TRUE(ultra::test::all_equal(parameter.value(), all[group.numbers[i]]))
-          << parameter.name() << " on rank " << shards_.rank() << "\n"
+          << parameter.name() << " on rank " << shards.rank() << "\n"
           << hint;
     }
   }
 
-  /// Whether the parameters of a unit have values, and those of the others too.
-  void expect_there(const std::vector<bool>& there) const {
+  /// The parameters of these units have values, those of the others have none.
+  void expect_there(const std::set<std::size_t>& there) const {
     for (std::size_t unit = 0; unit < units.size(); ++unit) {
+      const bool is_there = there.contains(unit);
       for (const nn::Parameter* parameter : units[unit].group().parameters) {
-        ASSERT_EQ(parameter->has_value(), there[unit])
-            << parameter->name() << (there[unit] ? " has no value\n" : " has a value\n")
-            << (there[unit] ? kSet : kTakeAway);
+        ASSERT_EQ(parameter->has_value(), is_there) << parameter->name() << "\n"
+                                                    << (is_there ? kSet : kTakeAway);
       }
     }
   }
-  void expect_released() const { expect_there(std::vector<bool>(units.size(), false)); }
 
   std::vector<UnitWeights> units;  ///< in backward order
+  std::vector<Values> initial;     ///< of all parameters of the model
+  Communicator shards;
 
  private:
-  Communicator shards_;
   Device device_ = Device::cpu();
   nn::DenseFactory factory_;
   nn::Model model_;
@@ -106,9 +98,8 @@ class Rank {
 class UnitWeightsTest : public ultra::test::RandomTest {
  protected:
   /// Calls fn on 1 to 5 ranks, with the initial values of all parameters, until one fails.
-  void for_ranks(const std::function<void(Rank& rank, const Communicator& shards,
-                                          const std::vector<Values>& initial)>& fn,
-                 const RankOptions& options = {}, const std::string& hint = "") {
+  void for_ranks(const std::function<void(Rank& rank)>& fn, const RankOptions& options = {},
+                 const std::string& hint = "") {
     for (int ranks = 1; ranks <= 5 && !HasFailure(); ++ranks) {
       const nn::ModelConfig config = ultra::test::random_model_config(random);
       const DType dtype = random.pick({DType::kF32, DType::kF64});
@@ -123,122 +114,79 @@ class UnitWeightsTest : public ultra::test::RandomTest {
                       config.ffn_hidden_size, config.vocab_size, to_string(dtype));
       const auto body = [&](Communicator& shards) {
         Rank rank(config, dtype, seed, shards);
-        fn(rank, shards, initial);
+        rank.initial = initial;
+        fn(rank);
       };
       ultra::test::on_ranks(ranks, what, body, options, hint);
     }
   }
 };
 
-TEST_F(UnitWeightsTest, EachRankBeginsWithItsShardOfTheInitialWeights) {
-  for_ranks([](Rank& rank, const Communicator&, const std::vector<Values>& initial) {
+/// The initial weights, of which each rank begins with its shard, and those of two updates.
+TEST_F(UnitWeightsTest, EachGatherBringsWhatTheShardsHoldNow) {
+  for_ranks([](Rank& rank) {
+    std::vector<Values> weights = rank.initial;
     std::size_t bytes = 0;
-    for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
-      const Tensor& shard = rank.units[unit].shard();
-      EXPECT_TRUE(all_equal(shard, rank.shard_of(unit, initial))) << rank.units[unit].group().name;
-      bytes += shard.nbytes();
-    }
-    EXPECT_EQ(rank.bytes(MemoryCategory::kParameters), bytes) << "bytes of the shards";
-    rank.expect_released();
-  });
-}
-
-TEST_F(UnitWeightsTest, AUnitHasItsInitialWeightsAfterWait) {
-  for_ranks([](Rank& rank, const Communicator&, const std::vector<Values>& initial) {
-    for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
-      rank.gather(unit);
-      std::vector<bool> there(rank.units.size(), false);
-      there[unit] = true;
-      rank.expect_there(there);
-      rank.expect_values(unit, initial);
-      rank.units[unit].wait();  // it may be called again
-      rank.expect_values(unit, initial);
-      rank.units[unit].release();
-      rank.expect_released();
-    }
-  });
-}
-
-TEST_F(UnitWeightsTest, SeveralUnitsMayBeThereAtOnce) {
-  for_ranks([](Rank& rank, const Communicator&, const std::vector<Values>& initial) {
-    for (UnitWeights& unit : rank.units) unit.start_gather();
-    for (std::size_t unit = rank.units.size(); unit-- > 0;) rank.units[unit].wait();
-    std::vector<bool> there(rank.units.size(), true);
-    for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
-      rank.expect_values(unit, initial);
-      rank.units[unit].release();
-      there[unit] = false;
-      rank.expect_there(there);
-    }
-  });
-}
-
-TEST_F(UnitWeightsTest, AnUpdateOfTheShardsIsThereAfterTheNextGather) {
-  for_ranks([](Rank& rank, const Communicator&, const std::vector<Values>& initial) {
-    std::vector<Values> weights = initial;
-    for (int step = 1; step <= 3; ++step) {
+    std::size_t kept = 0;
+    for (int step = 0; step < 3; ++step) {
+      for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
+        UnitWeights& own = rank.units[unit];
+        const Values shard = rank.shard_of(unit, weights);
+        if (step == 0) {
+          EXPECT_TRUE(ultra::test::all_equal(own.shard(), shard)) << own.group().name;
+          kept += own.shard().nbytes();
+        }
+        own.shard().copy_from(
+            Tensor::from<double>(Device::cpu(), {shard.size()}, shard).to(own.shard().dtype()));
+        rank.gather(unit);
+        rank.expect_there({unit});
+        own.wait();  // it may be called again
+        rank.expect_values(
+            unit, weights,
+            step == 0 ? kSet
+                      : "Hint: each gather brings what shard() holds now, not the weights before "
+                        "the update.");
+        own.release();
+        rank.expect_there({});
+        bytes += rank.unit_bytes(unit) - own.shard().nbytes();
+      }
       for (std::size_t p = 0; p < weights.size(); ++p) {
         for (std::size_t e = 0; e < weights[p].size(); ++e) {
           weights[p][e] = 20.0 * step + ultra::test::whole_number(1, step, p, e);
         }
       }
-      for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
-        const Values own = rank.shard_of(unit, weights);
-        rank.units[unit].shard().copy_from(Tensor::from<double>(Device::cpu(), {own.size()}, own)
-                                               .to(rank.units[unit].shard().dtype()));
-        rank.gather(unit);
-        rank.expect_values(
-            unit, weights,
-            "Hint: each gather brings what shard() holds now, not the weights before the update.");
-        rank.units[unit].release();
-      }
     }
-  });
-}
-
-TEST_F(UnitWeightsTest, EachGatherSendsTheOwnShardToTheOthers) {
-  for_ranks([](Rank& rank, const Communicator& shards, const std::vector<Values>&) {
-    std::size_t bytes = 0;
-    for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
-      for (int pass = 0; pass < 2; ++pass) {
-        rank.gather(unit);
-        rank.units[unit].wait();
-        rank.units[unit].release();
-        bytes += rank.unit_bytes(unit) - rank.units[unit].shard().nbytes();
-      }
-    }
-    EXPECT_EQ(shards.stats()[OpKind::kAllGather].sent_bytes, bytes) << "bytes sent to gather";
-    EXPECT_EQ(shards.stats().sent_bytes(), bytes)
+    EXPECT_EQ(rank.bytes(MemoryCategory::kParameters), kept) << "bytes of the shards";
+    EXPECT_EQ(rank.shards.stats().sent_bytes(), bytes)
         << "bytes sent in all\nHint: one all-gather per start_gather(), (S-1)/S of the unit.";
   });
 }
 
 TEST_F(UnitWeightsTest, WaitEndsWhenTheLastRankHasJoined) {
-  for_ranks([](Rank& rank, const Communicator& shards, const std::vector<Values>& initial) {
-    ultra::test::come_late(shards);
+  for_ranks([](Rank& rank) {
+    ultra::test::come_late(rank.shards);
     rank.gather(0);
-    rank.expect_values(0, initial,
+    rank.expect_values(0, rank.initial,
                        "Hint: wait() waits for the all-gather: before, the other ranks' weights "
                        "have not arrived.");
-    shards.barrier().wait();  // what nobody waited for ends before its memory is used again
+    rank.shards.barrier().wait();  // what nobody waited for ends before its memory is used again
     rank.units[0].release();
   });
 }
 
 /// Rank 0 is ahead of the others, who begin when it says so.
 TEST_F(UnitWeightsTest, TheRankComputesWhileAUnitIsUnderWay) {
-  const auto ahead = [](Rank& rank, const Communicator& shards,
-                        const std::vector<Values>& initial) {
+  const auto ahead = [](Rank& rank) {
     const Tensor word = Tensor::zeros(Device::cpu(), {1}, DType::kF32);
-    if (shards.rank() > 0) shards.recv(word, 0).wait();
+    if (rank.shards.rank() > 0) rank.shards.recv(word, 0).wait();
     rank.units[0].start_gather();
     rank.units[1].start_gather();
-    if (shards.rank() == 0) {
-      for (int peer = 1; peer < shards.size(); ++peer) shards.send(word, peer).wait();
+    if (rank.shards.rank() == 0) {
+      for (int peer = 1; peer < rank.shards.size(); ++peer) rank.shards.send(word, peer).wait();
     }
     for (const std::size_t unit : {0U, 1U}) {
       rank.units[unit].wait();
-      rank.expect_values(unit, initial);
+      rank.expect_values(unit, rank.initial);
       rank.units[unit].release();
     }
   };
@@ -250,7 +198,7 @@ TEST_F(UnitWeightsTest, TheRankComputesWhileAUnitIsUnderWay) {
 TEST_F(UnitWeightsTest, MemoryIsTakenFromStartGatherToRelease) {
   constexpr const char* kCategory =
       "Hint: the whole unit counts as MemoryCategory::kCommunication, the shard as kParameters.";
-  const auto measure = [&](Rank& rank, const Communicator&, const std::vector<Values>&) {
+  const auto measure = [&](Rank& rank) {
     const std::size_t shards = rank.bytes(MemoryCategory::kParameters);
     const std::size_t before = rank.total();
     for (std::size_t unit = 0; unit < rank.units.size(); ++unit) {
@@ -263,7 +211,7 @@ TEST_F(UnitWeightsTest, MemoryIsTakenFromStartGatherToRelease) {
           << "bytes after wait()\nHint: the values are views of the array that the all-gather "
              "writes: a copy takes its memory twice.";
       rank.units[unit].release();
-      rank.expect_released();
+      rank.expect_there({});
       EXPECT_EQ(rank.total(), before) << "bytes after release()\nHint: release() lets go of "
                                          "whole_: the memory is free when no handle on it is left.";
       EXPECT_EQ(rank.bytes(MemoryCategory::kParameters), shards) << kCategory;
@@ -279,7 +227,7 @@ TEST_F(UnitWeightsTest, CallsOutOfOrderAreErrors) {
   constexpr const char* kReleased =
       "Hint: release() throws InternalError when the unit was not gathered, or was released "
       "already.";
-  for_ranks([&](Rank& rank, const Communicator&, const std::vector<Values>& initial) {
+  for_ranks([&](Rank& rank) {
     UnitWeights& unit = rank.units[1];
     EXPECT_THROW(unit.wait(), InternalError) << kStartFirst;
     EXPECT_THROW(unit.release(), InternalError) << kReleased;
@@ -287,7 +235,7 @@ TEST_F(UnitWeightsTest, CallsOutOfOrderAreErrors) {
     EXPECT_THROW(unit.start_gather(), InternalError) << kOnce;
     unit.wait();
     EXPECT_THROW(unit.start_gather(), InternalError) << kOnce;
-    rank.expect_values(1, initial);
+    rank.expect_values(1, rank.initial);
     unit.release();
     EXPECT_THROW(unit.release(), InternalError) << kReleased;
     EXPECT_THROW(unit.wait(), InternalError) << kStartFirst;

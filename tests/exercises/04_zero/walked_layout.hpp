@@ -2,14 +2,10 @@
 /// @file
 /// Flat arrays laid out and cut element by element, and what pieces look like after a typical mistake.
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <string>
-#include <vector>
-
 #include "chapters/04_zero/flat_layout.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 
@@ -23,6 +19,11 @@ inline std::string text(const std::vector<Range>& ranges) {
   std::string all;
   for (const Range& range : ranges) all += " " + text(range);
   return all;
+}
+
+inline std::string text(const FlatLayout& layout) {
+  return fmt::format("tensors at{}, a count of {}, padded to {}, shards of {}", text(layout.places),
+                     layout.count, layout.padded, layout.shard);
 }
 
 /// Elements of the tensors, and how many ranks share the array.
@@ -39,9 +40,8 @@ struct Question {
 inline FlatLayout lay_out(const Question& question) {
   FlatLayout layout;
   for (const std::size_t count : question.counts) {
-    const std::size_t begin = layout.count;
-    for (std::size_t i = 0; i < count; ++i) ++layout.count;
-    layout.places.push_back({begin, layout.count});
+    layout.places.push_back({layout.count, layout.count + count});
+    layout.count += count;
   }
   layout.padded = layout.count;
   while (layout.padded % as_size(question.ranks) != 0) ++layout.padded;
@@ -75,6 +75,18 @@ inline std::string text(const std::vector<Piece>& pieces) {
                        text(piece.place));
   }
   return all.empty() ? " none" : all;
+}
+
+inline void expect_layout(const FlatLayout& found, const FlatLayout& expected,
+                          const std::string& hint) {
+  EXPECT_TRUE(found == expected) << "found    " << text(found) << "\nexpected " << text(expected)
+                                 << "\nHint: " << hint;
+}
+
+inline void expect_pieces(int rank, const std::vector<Piece>& found,
+                          const std::vector<Piece>& expected, const std::string& hint) {
+  EXPECT_TRUE(found == expected) << "rank " << rank << "\nfound:   " << text(found)
+                                 << "\nexpected:" << text(expected) << "\nHint: " << hint;
 }
 
 /// What is wrong with pieces, told by what typical mistakes give.

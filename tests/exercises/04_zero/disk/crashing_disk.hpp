@@ -2,79 +2,33 @@
 /// @file
 /// CrashingDisk: files in memory whose power fails, and a disk that keeps as little as it may.
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
-#include <limits>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
 #include <system_error>
-#include <utility>
-#include <vector>
 
-#include "common/base/errors.hpp"
 #include "common/checkpoint/files/file_layer.hpp"
-#include "tests/exercises/04_zero/disk/disk_memory.hpp"
+#include "tests/exercises/04_zero/disk/operation.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 
-/// @brief A kind of request.
-enum class Asked {
-  kCreate,
-  kOpen,
-  kWrite,
-  kResize,
-  kSync,
-  kClose,
-  kMakeFolder,
-  kRename,
-  kSyncFolder,
-  kRemove
-};
-
-/// @brief One request.
-struct Operation {
-  Asked asked = Asked::kCreate;
-  std::string path;
-  std::string to{};          ///< of kRename
-  std::uint64_t offset = 0;  ///< of kWrite
-  std::uint64_t bytes = 0;   ///< of kWrite and kResize
-
-  /// @brief As in the source, without the braces and quotes.
-  [[nodiscard]] std::string str() const {
-    constexpr const char* kFormats[] = {
-        "create({0})",        "open_for_writing({0})", "write_at({2}, {3} bytes) of {0}",
-        "resize({3}) of {0}", "sync() of {0}",         "close() of {0}",
-        "make_folder({0})",   "rename({0}, {1})",      "sync_folder({0})",
-        "remove_all({0})"};
-    return fmt::format(fmt::runtime(kFormats[static_cast<std::size_t>(asked)]), path, to, offset,
-                       bytes);
-  }
-};
-
-/// @brief Thrown when the power fails, and by whatever is tried after it. No Error: nobody handles
-/// it.
-struct PowerFailure {};
+/// @brief Files and their bytes, by path; the path of a folder ends in '/', and it has no bytes.
+using Tree = std::map<std::string, std::string>;
 
 /// @brief A file system in memory, for one thread, whose power can fail before any operation.
 ///
 /// Each write waits until sync() of that file, each change of a name until sync_folder() of the
-/// folder that holds it. A rename within one folder is there or not; one between two folders is two
-/// changes.
-class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
+/// folder that holds it. When the power fails, any of the changes that still wait may be on the disk,
+/// whole or in part, whatever their order was. A rename within one folder is there or not; one between
+/// two folders is two changes.
+/// Source: Pillai et al. 2014, "All File Systems Are Not Created Equal", OSDI, section 2.
+class CrashingDisk final : public checkpoint::FileLayer {
  public:
-  static constexpr std::size_t kNever = std::numeric_limits<std::size_t>::max();
-
   /// @brief Lets everything reach the disk, and begins to count operations anew.
   void settle() {
-    force_all();
+    forced_ = cached_;
+    waiting_.clear();
     operations_.clear();
   }
 
@@ -89,46 +43,80 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
   /// @brief What has been asked for.
   [[nodiscard]] const std::vector<Operation>& operations() const { return operations_; }
 
-  // FileLayer -------------------------------------------------------------------------------------
+  /// @brief What programs see while the power is on.
+  [[nodiscard]] Tree now() const { return tree_of(cached_); }
+
+  /// @brief What a power failure leaves when the waiting changes have these fates.
+  [[nodiscard]] Tree after_power_failure(const Fates& fates) const {
+    Nodes disk = forced_;
+    for (std::size_t i = 0; i < waiting_.size(); ++i) apply(waiting_[i], fates[i], disk);
+    return tree_of(disk);
+  }
+
+  /// @brief The extremes for all changes, for the names and the bytes apart, and for each change
+  /// alone, and some fates by chance.
+  [[nodiscard]] std::vector<Fates> possible_fates(ultra::test::Random& random) const {
+    using enum Fate;
+    std::vector<Fates> all;
+    for (const Fate names : {kLost, kThere}) {
+      for (const Fate bytes : {kLost, kHalf, kZeros, kGarbage, kThere}) {
+        Fates& fates = all.emplace_back();
+        for (const Change& change : waiting_) {
+          fates.push_back(change.names.empty() ? bytes : names);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      all.emplace_back(waiting_.size(), kLost)[i] = kThere;
+      all.emplace_back(waiting_.size(), kThere)[i] = kLost;
+    }
+    for (int by_chance = 0; by_chance < 8; ++by_chance) {
+      Fates& fates = all.emplace_back();
+      while (fates.size() < waiting_.size()) {
+        fates.push_back(random.pick({kLost, kHalf, kZeros, kGarbage, kThere, kThere}));
+      }
+    }
+    return all;
+  }
+
+  /// @brief The changes that wait, and their fates, one a line.
+  [[nodiscard]] std::string str(const Fates& fates) const {
+    constexpr const char* kNames[] = {"lost", "half of it", "zeros", "garbage", "on the disk"};
+    std::string all;
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      const bool name = !waiting_[i].names.empty() && fates[i] != Fate::kLost;
+      const auto fate = static_cast<std::size_t>(name ? Fate::kThere : fates[i]);
+      all += fmt::format("\n  {}: {}", waiting_[i].what, kNames[fate]);
+    }
+    return all.empty() ? " nothing" : all;
+  }
 
   [[nodiscard]] std::unique_ptr<checkpoint::OutputFile> create(
       const std::filesystem::path& path) override {
     const Operation operation = begin_or_fail({Asked::kCreate, path.string()});
-    if (const auto there = find(path)) {
-      expect_kind(operation, *there, Kind::kFile);
-      change({.node = *there, .what = operation.str(), .size = 0});
-      return std::make_unique<OpenFile>(*this, *there, path.string());
-    }
-    return std::make_unique<OpenFile>(*this, add(operation, path, Kind::kFile), path.string());
+    const auto there = find(path);
+    if (there) change({.node = *there, .what = operation.str(), .size = 0});
+    return std::make_unique<OpenFile>(*this, there ? *there : add(operation, path, false),
+                                      path.string());
   }
 
   [[nodiscard]] std::unique_ptr<checkpoint::OutputFile> open_for_writing(
       const std::filesystem::path& path) override {
     const Operation operation = begin_or_fail({Asked::kOpen, path.string()});
-    const std::size_t node = find_or_refuse(operation, path);
-    expect_kind(operation, node, Kind::kFile);
-    return std::make_unique<OpenFile>(*this, node, path.string());
+    return std::make_unique<OpenFile>(*this, find_or_refuse(operation, path), path.string());
   }
 
   [[nodiscard]] std::unique_ptr<checkpoint::InputFile> open_for_reading(
       const std::filesystem::path& path) override {
-    expect_power();
-    const Operation operation{Asked::kOpen, path.string()};
-    const std::size_t node = find_or_refuse(operation, path);
-    expect_kind(operation, node, Kind::kFile);
-    return std::make_unique<ReadFile>(node_at(node).bytes);
+    throw FileError(fmt::format("{}: a checkpoint that is written is not read.", path.string()));
   }
 
   void make_folder(const std::filesystem::path& path) override {
-    const Operation operation = begin_or_fail({Asked::kMakeFolder, path.string()});
+    begin_or_fail({Asked::kMakeFolder, path.string()});
     std::filesystem::path way;
     for (const std::filesystem::path& name : clean(path)) {
       way /= name;
-      if (const auto there = find(way)) {
-        expect_kind(operation, *there, Kind::kFolder);
-      } else {
-        add({Asked::kMakeFolder, way.string()}, way, Kind::kFolder);
-      }
+      if (!find(way)) add({Asked::kMakeFolder, way.string()}, way, true);
     }
   }
 
@@ -138,45 +126,33 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
     if (clean(to).string().starts_with(clean(from).string() + "/")) refuse(operation, EINVAL);
     const std::size_t from_folder = find_or_refuse(operation, clean(from).parent_path());
     const std::size_t to_folder = find_or_refuse(operation, clean(to).parent_path());
-    if (const auto there = find(to)) {
-      expect_kind(operation, *there, node_at(node).kind);
-      if (!node_at(*there).names.empty()) refuse(operation, ENOTEMPTY);
-    }
+    const auto there = find(to);
+    if (there == node) return;
+    if (there && !cached_[*there].names.empty()) refuse(operation, ENOTEMPTY);
     const std::string old_name = clean(from).filename().string();
     const std::string new_name = clean(to).filename().string();
-    if (from_folder == to_folder && old_name == new_name) return;
+    const std::string what = operation.str();
     if (from_folder == to_folder) {
-      change({.node = to_folder,
-              .what = operation.str(),
-              .names = {{old_name, {}}, {new_name, node}}});
+      change({.node = to_folder, .what = what, .names = {{old_name, {}}, {new_name, node}}});
     } else {
-      change(
-          {.node = to_folder, .what = operation.str() + ", new name", .names = {{new_name, node}}});
-      change(
-          {.node = from_folder, .what = operation.str() + ", old name", .names = {{old_name, {}}}});
+      change({.node = to_folder, .what = what + ", new name", .names = {{new_name, node}}});
+      change({.node = from_folder, .what = what + ", old name", .names = {{old_name, {}}}});
     }
   }
 
   void sync_folder(const std::filesystem::path& path) override {
     const Operation operation = begin_or_fail({Asked::kSyncFolder, path.string()});
     const std::size_t node = find_or_refuse(operation, path);
-    expect_kind(operation, node, Kind::kFolder);
+    if (!cached_[node].is_folder) refuse(operation, ENOTDIR);
     force(node);
   }
 
   void remove_all(const std::filesystem::path& path) override {
-    const Operation operation = begin_or_fail({Asked::kRemove, path.string()});
-    if (find(path)) remove(operation, *find(clean(path).parent_path()), clean(path).filename());
+    throw FileError(fmt::format("{}: nothing needs to be removed.", path.string()));
   }
 
   [[nodiscard]] std::vector<std::string> list(const std::filesystem::path& folder) override {
-    expect_power();
-    std::vector<std::string> names;
-    for (const auto& [name, node] :
-         node_at(find_or_refuse({Asked::kOpen, folder.string()}, folder)).names) {
-      names.push_back(name);
-    }
-    return names;
+    throw FileError(fmt::format("{}: whoever writes knows the names.", folder.string()));
   }
 
   [[nodiscard]] bool exists(const std::filesystem::path& path) override {
@@ -185,6 +161,23 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
   }
 
  private:
+  struct Node {
+    bool is_folder = true;
+    std::string bytes{};                         ///< of a file
+    std::map<std::string, std::size_t> names{};  ///< of a folder: the nodes that it holds
+  };
+  using Nodes = std::vector<Node>;
+
+  /// Of one node: of a folder's names, of a file's length, or of its bytes.
+  struct Change {
+    std::size_t node = 0;
+    std::string what;                                                         ///< what caused it
+    std::vector<std::pair<std::string, std::optional<std::size_t>>> names{};  ///< nothing: erased
+    std::optional<std::size_t> size{};
+    std::size_t offset = 0;
+    std::string bytes{};
+  };
+
   class OpenFile final : public checkpoint::OutputFile {
    public:
     OpenFile(CrashingDisk& disk, std::size_t node, std::string path)
@@ -210,11 +203,10 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
 
     void sync() override {
       const Operation operation{Asked::kSync, path_};
-      if (begin(operation)) {
-        disk_.drop(node_);
-        refuse(operation, EIO);
-      }
-      disk_.force(node_);
+      const bool fails = begin(operation);
+      if (!fails) return disk_.force(node_);
+      disk_.drop(node_);
+      refuse(operation, EIO);
     }
 
     void close() override {
@@ -236,25 +228,6 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
     std::string path_;
     bool closed_ = false;
   };
-
-  class ReadFile final : public checkpoint::InputFile {
-   public:
-    explicit ReadFile(std::string bytes) : bytes_(std::move(bytes)) {}
-    void read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-      if (offset > bytes_.size() || out.size() > bytes_.size() - offset) {
-        throw FileError("the file ends before");
-      }
-      std::transform(bytes_.begin() + static_cast<std::ptrdiff_t>(offset),
-                     bytes_.begin() + static_cast<std::ptrdiff_t>(offset + out.size()), out.begin(),
-                     [](char c) { return static_cast<std::byte>(c); });
-    }
-    [[nodiscard]] std::uint64_t size() const override { return bytes_.size(); }
-
-   private:
-    std::string bytes_;
-  };
-
-  // Operations ------------------------------------------------------------------------------------
 
   void expect_power() const {
     if (off_) throw PowerFailure();
@@ -278,11 +251,22 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
         fmt::format("{}: {}.", operation.str(), std::generic_category().message(error)));
   }
 
-  void expect_kind(const Operation& operation, std::size_t node, Kind kind) const {
-    if (node_at(node).kind != kind) refuse(operation, kind == Kind::kFile ? EISDIR : ENOTDIR);
+  /// Without a '/' at the end.
+  static std::filesystem::path clean(const std::filesystem::path& path) {
+    const std::filesystem::path normal = path.lexically_normal();
+    return normal.has_filename() ? normal : normal.parent_path();
   }
 
-  // Nodes -----------------------------------------------------------------------------------------
+  [[nodiscard]] std::optional<std::size_t> find(const std::filesystem::path& path) const {
+    if (path.empty()) return {};
+    std::size_t node = 0;
+    for (const std::filesystem::path& name : clean(path).relative_path()) {
+      const auto entry = cached_[node].names.find(name.string());
+      if (entry == cached_[node].names.end()) return {};
+      node = entry->second;
+    }
+    return node;
+  }
 
   [[nodiscard]] std::size_t find_or_refuse(const Operation& operation,
                                            const std::filesystem::path& path) const {
@@ -291,29 +275,65 @@ class CrashingDisk final : public checkpoint::FileLayer, public DiskMemory {
     return *node;
   }
 
-  std::size_t add(const Operation& operation, const std::filesystem::path& path, Kind kind) {
+  std::size_t add(const Operation& operation, const std::filesystem::path& path, bool is_folder) {
     const std::size_t folder = find_or_refuse(operation, clean(path).parent_path());
-    expect_kind(operation, folder, Kind::kFolder);
-    const std::size_t node = add_node(kind);
+    const std::size_t node = cached_.size();
+    cached_.push_back({.is_folder = is_folder});
+    forced_.push_back({.is_folder = is_folder});
     change({.node = folder,
             .what = operation.str(),
             .names = {{clean(path).filename().string(), node}}});
     return node;
   }
 
-  /// What a folder holds goes before the folder, a name at a time.
-  void remove(const Operation& operation, std::size_t folder, const std::string& name) {
-    const std::size_t node = node_at(folder).names.at(name);
-    const std::map<std::string, std::size_t> held = node_at(node).names;
-    for (const auto& [held_name, held_node] : held) remove(operation, node, held_name);
-    change({.node = folder,
-            .what = fmt::format("{} of {}", operation.str(), name),
-            .names = {{name, {}}}});
+  void change(Change change) {
+    apply(change, Fate::kThere, cached_);
+    waiting_.push_back(std::move(change));
   }
 
+  void force(std::size_t node) {
+    for (const Change& change : waiting_) {
+      if (change.node == node) apply(change, Fate::kThere, forced_);
+    }
+    drop(node);
+  }
+
+  void drop(std::size_t node) {
+    std::erase_if(waiting_, [&](const Change& change) { return change.node == node; });
+  }
+
+  static void apply(const Change& change, Fate fate, Nodes& nodes) {
+    if (fate == Fate::kLost) return;
+    Node& node = nodes[change.node];
+    for (const auto& [name, target] : change.names) {
+      node.names.erase(name);
+      if (target) node.names.emplace(name, *target);
+    }
+    if (change.size) node.bytes.resize(*change.size);
+    std::string bytes = change.bytes;
+    if (fate == Fate::kHalf) bytes.resize(bytes.size() / 2);
+    if (fate == Fate::kZeros) bytes.assign(bytes.size(), '\0');
+    if (fate == Fate::kGarbage) bytes.assign(bytes.size(), '#');
+    if (bytes.empty()) return;
+    node.bytes.resize(std::max(node.bytes.size(), change.offset + bytes.size()));
+    node.bytes.replace(change.offset, bytes.size(), bytes);
+  }
+
+  static Tree tree_of(const Nodes& nodes, std::size_t node = 0, const std::string& path = "") {
+    if (!nodes[node].is_folder) return {{path, nodes[node].bytes}};
+    Tree tree = {{path + "/", ""}};
+    for (const auto& [name, child] : nodes[node].names) {
+      tree.merge(tree_of(nodes, child, path + "/" + name));
+    }
+    return tree;
+  }
+
+  Nodes cached_ = {Node{}};      ///< what programs see; the first is the folder "/"
+  Nodes forced_ = {Node{}};      ///< what is on the disk for certain
+  std::vector<Change> waiting_;  ///< in the order in which they were made
   std::vector<Operation> operations_;
-  std::size_t power_ends_ = kNever;
-  std::size_t fails_ = kNever;
+  std::size_t power_ends_ = std::numeric_limits<std::size_t>::max();
+  std::size_t fails_ = std::numeric_limits<std::size_t>::max();
   bool off_ = false;
 };
 

@@ -2,20 +2,13 @@
 /// @file
 /// A checkpoint that three ranks write onto a CrashingDisk, and what is found of it there.
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <map>
-#include <optional>
 #include <set>
-#include <span>
-#include <string>
-#include <vector>
 
 #include "chapters/04_zero/checkpoints/durable_files.hpp"
 #include "tests/exercises/04_zero/disk/crashing_disk.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::zero::test {
 
@@ -59,11 +52,7 @@ inline Checkpoint draw_checkpoint(ultra::test::Random& random) {
       if (empty_part) drawn.ranks[random.between(0, 2)].push_back({name, begin, ""});
     }
   }
-  for (auto& parts : drawn.ranks) {
-    for (std::size_t i = parts.size(); i > 1; --i) {
-      std::swap(parts[i - 1], parts[random.between(0, i - 1)]);
-    }
-  }
+  for (auto& parts : drawn.ranks) random.shuffle(parts);
   return drawn;
 }
 
