@@ -2,38 +2,18 @@
 // other.
 #include "chapters/05_tensor_sequence_parallel/absorbed_matrices.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstddef>
-#include <string>
-#include <vector>
-
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
 using Vector = std::vector<double>;
 
-/// Rows of a matrix [.., columns] from `first` on, times a vector.
-Vector rows_times(const Tensor& matrix, std::size_t first, std::size_t count, const Vector& x) {
-  const Vector all = matrix.to_vector();
-  Vector y(count, 0.0);
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t j = 0; j < x.size(); ++j) y[i] += all[(first + i) * x.size() + j] * x[j];
-  }
-  return y;
-}
-
-/// Columns of a matrix from `first` on, times a vector.
-Vector columns_times(const Tensor& matrix, std::size_t first, const Vector& x) {
+Vector times(const Tensor& matrix, const Vector& x) {
   const Vector all = matrix.to_vector();
   Vector y(matrix.size(0), 0.0);
   for (std::size_t i = 0; i < y.size(); ++i) {
-    for (std::size_t j = 0; j < x.size(); ++j) {
-      y[i] += all[i * matrix.size(1) + first + j] * x[j];
-    }
+    for (std::size_t j = 0; j < x.size(); ++j) y[i] += all[i * x.size() + j] * x[j];
   }
   return y;
 }
@@ -73,12 +53,15 @@ class AbsorbedMatricesTest : public ultra::test::RandomTest {
   /// (W_Q a) . (W_K c), with W_Q and W_K from these rows on.
   [[nodiscard]] double score(std::size_t of_query, std::size_t of_key, const Vector& a,
                              const Vector& c) const {
-    return dot(rows_times(query, of_query, sizes.qk_nope_head_dim, a),
-               rows_times(key_value, of_key, sizes.qk_nope_head_dim, c));
+    const std::size_t rows = sizes.qk_nope_head_dim;
+    return dot(times(query.slice(0, {of_query, of_query + rows}), a),
+               times(key_value.slice(0, {of_key, of_key + rows}), c));
   }
   /// W_O W_V c, with W_V from this row on, and W_O from this column on.
   [[nodiscard]] Vector added(std::size_t of_value, std::size_t of_output, const Vector& c) const {
-    return columns_times(output, of_output, rows_times(key_value, of_value, sizes.v_head_dim, c));
+    const std::size_t width = sizes.v_head_dim;
+    return times(output.slice(1, {of_output, of_output + width}),
+                 times(key_value.slice(0, {of_value, of_value + width}), c));
   }
 
   [[nodiscard]] std::string hint_for_score(std::size_t head, double found, const Vector& a,
@@ -129,11 +112,11 @@ class AbsorbedMatricesTest : public ultra::test::RandomTest {
       const std::size_t keys = head * rows_of_a_head();
       const auto of_head = [head](const Tensor& all) { return all.slice(0, {head, head + 1}); };
       const Tensor compared = of_head(found.score).view({sizes.kv_lora_rank, sizes.q_lora_rank});
-      const double sum = dot(c, rows_times(compared, 0, sizes.kv_lora_rank, a));
+      const double sum = dot(c, times(compared, a));
       EXPECT_NEAR(sum, score(head * sizes.qk_head_dim(), keys, a, c), 1e-12)
           << "the score of head " << head << "\nHint: " << hint_for_score(head, sum, a, c);
       const Tensor adds = of_head(found.output).view({hidden, sizes.kv_lora_rank});
-      const Vector y = rows_times(adds, 0, hidden, c);
+      const Vector y = times(adds, c);
       const Vector expected = added(keys + sizes.qk_nope_head_dim, head * sizes.v_head_dim, c);
       for (std::size_t i = 0; i < hidden && !HasFailure(); ++i) {
         EXPECT_NEAR(y[i], expected[i], 1e-12) << "element " << i << " of what head " << head

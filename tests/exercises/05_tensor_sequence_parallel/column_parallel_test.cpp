@@ -2,17 +2,8 @@
 // is asked for, and what is computed before its answer is waited for.
 #include "chapters/05_tensor_sequence_parallel/column_parallel.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "tests/exercises/05_tensor_sequence_parallel/split_layer.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -52,12 +43,13 @@ class ColumnParallelTest : public test::SplitTest {
     const std::size_t in_features = random.between(1, 9);
     c.x_along = test::Along::kTokens;
     c.y_along = test::Along::kLast;
-    c.data.x = random.tensor(device, {c.sequences(), c.seq, in_features}, c.dtype);
+    c.data.x = test::whole_tensor(random, device, {c.sequences(), c.seq, in_features}, c.dtype);
     for (std::size_t map = 0; map < maps; ++map) {
       const std::size_t columns = random.between(1, 5) * test::as_size(c.ranks);
       c.weights.push_back({fmt::format("map {}", map), test::Along::kFirst});
-      c.data.weights.push_back(random.tensor(device, {columns, in_features}, c.dtype));
-      c.data.d_y.push_back(random.tensor(device, {c.sequences(), c.seq, columns}, c.dtype));
+      c.data.weights.push_back(test::whole_tensor(random, device, {columns, in_features}, c.dtype));
+      c.data.d_y.push_back(
+          test::whole_tensor(random, device, {c.sequences(), c.seq, columns}, c.dtype));
     }
     const std::size_t columns = c.data.weights.back().size(0);
     const Range padding{random.between(1, columns), columns};

@@ -3,15 +3,9 @@
 /// FakeRegion: a region without other ranks, which notes what is asked of it and when that is waited
 /// for.
 
-#include <algorithm>
-#include <cstddef>
-#include <functional>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "chapters/05_tensor_sequence_parallel/region.hpp"
 #include "common/ops/elementwise.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel::test {
 

@@ -2,19 +2,8 @@
 // kept, and what travels while a rank computes.
 #include "chapters/05_tensor_sequence_parallel/ring_matmul.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -29,7 +18,7 @@ using ultra::test::leave_garbage;
 using ultra::test::on_ranks;
 
 /// @brief Chunks, and the ranks that have them.
-struct RingCase {
+struct Case {
   int ranks = 1;
   Shape shape;
   DType dtype = DType::kF32;
@@ -60,8 +49,7 @@ struct Used {
 };
 
 /// @brief What to say about a chunk that is not the one of its step.
-const char* wrong_chunk(const RingCase& c, int rank, const std::vector<Used>& all,
-                        std::size_t step) {
+const char* wrong_chunk(const Case& c, int rank, const std::vector<Used>& all, std::size_t step) {
   const Values& values = all[step].values;
   const int steps = static_cast<int>(step);
   if (values == c.chunk_of(c.before(rank, steps))) {
@@ -81,7 +69,7 @@ const char* wrong_chunk(const RingCase& c, int rank, const std::vector<Used>& al
 }
 
 /// @brief What to say about a sum that is not that of the rank's own chunk.
-const char* wrong_sum(const RingCase& c, int rank, const Values& found) {
+const char* wrong_sum(const Case& c, int rank, const Values& found) {
   for (int other = 0; other < c.ranks; ++other) {
     if (other != rank && found == c.sum(other)) {
       return "Hint: this is the sum for another rank's chunk: a rank begins with the chunk of "
@@ -96,8 +84,6 @@ const char* wrong_sum(const RingCase& c, int rank, const Values& found) {
   return "Hint: what arrives in a step belongs to the chunk that is made in it: add the two when "
          "both are here, and pass the sum on.";
 }
-
-using Case = RingCase;
 
 constexpr const char* kTwoChunks =
     "Hint: beside its own chunk there are two in memory: the one that is here, and the one that "
@@ -229,27 +215,21 @@ class RingOverlap : public ultra::test::RandomTest {
   }
 };
 
-TEST_F(RingOverlap, AChunkIsUsedBeforeTheNextHasArrived) {
+TEST_F(RingOverlap, WhatIsHereIsPassedOnAndUsedBeforeTheNextHasArrived) {
   expect_ahead(
       gather_steps, -1,
       "Hint: the rank waits for the next chunk before it uses the one that is here: "
       "nothing overlaps. Use the chunk between the beginning of the shift and its wait().");
-}
-
-TEST_F(RingOverlap, AChunkIsPassedOnBeforeItIsUsed) {
   expect_ahead(gather_steps, 0,
                "Hint: the next rank does not get on while this rank uses its chunk: begin the "
                "shift before the chunk is used, and wait for it afterwards.");
 }
 
-TEST_F(RingOverlap, APartIsMadeBeforeTheSumHasArrived) {
+TEST_F(RingOverlap, APartIsMadeBeforeTheSumHasArrivedWhichIsPassedOnAtOnce) {
   expect_ahead(
       reduce_steps, 0,
       "Hint: the rank waits for the sum of the ranks before it, then makes its part: "
       "nothing overlaps. Make the part between the beginning of the shift and its wait().");
-}
-
-TEST_F(RingOverlap, ASumIsPassedOnBeforeTheNextPartIsMade) {
   expect_ahead(reduce_steps, 1,
                "Hint: the next rank does not get on while this rank makes its part: begin the "
                "shift of the sum before the part is made, and wait for it afterwards.");

@@ -2,15 +2,8 @@
 // once, and what the region is asked for.
 #include "chapters/05_tensor_sequence_parallel/row_parallel.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstddef>
-#include <memory>
-#include <utility>
-#include <vector>
-
 #include "tests/exercises/05_tensor_sequence_parallel/split_layer.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
@@ -64,15 +57,10 @@ LinearPass pass_of(const LayerData& data, double bias_factor = 1.0) {
   if (data.weights.size() == 1) return pass;
   const std::vector<double> bias = data.weights[1].to_vector();
   const std::vector<double> d_y = data.d_y[0].to_vector();
-  const auto zeros = [&] { return Tensor::zeros(Device::cpu(), {bias.size()}, DType::kF64); };
-  const test::Known d_bias{.value = zeros(), .magnitude = zeros()};
+  const Tensor d_bias = Tensor::zeros(Device::cpu(), {bias.size()}, DType::kF64);
   for (std::size_t i = 0; i < d_y.size(); ++i) {
-    const std::size_t output = i % bias.size();
-    const double added = bias_factor * bias[output];
-    pass.y[0].value.span<double>()[i] += added;
-    pass.y[0].magnitude.span<double>()[i] += std::abs(added);
-    d_bias.value.span<double>()[output] += d_y[i];
-    d_bias.magnitude.span<double>()[output] += std::abs(d_y[i]);
+    pass.y[0].span<double>()[i] += bias_factor * bias[i % bias.size()];
+    d_bias.span<double>()[i % bias.size()] += d_y[i];
   }
   pass.d_weights.push_back(d_bias);
   return pass;
@@ -87,12 +75,13 @@ class RowParallelTest : public test::SplitTest {
     c.x_along = test::Along::kLast;
     c.y_along = test::Along::kTokens;
     c.weights = {{"weight", test::Along::kLast}};
-    c.data = {.x = random.tensor(device, {c.sequences(), c.seq, inputs}, c.dtype),
-              .weights = {random.tensor(device, {outputs, inputs}, c.dtype)},
-              .d_y = {random.tensor(device, {c.sequences(), c.seq, outputs}, c.dtype)}};
+    c.data = {
+        .x = test::whole_tensor(random, device, {c.sequences(), c.seq, inputs}, c.dtype),
+        .weights = {test::whole_tensor(random, device, {outputs, inputs}, c.dtype)},
+        .d_y = {test::whole_tensor(random, device, {c.sequences(), c.seq, outputs}, c.dtype)}};
     if (!bias) return c;
     c.weights.push_back({"bias", test::Along::kWhole});
-    c.data.weights.push_back(random.tensor(device, {outputs}, c.dtype));
+    c.data.weights.push_back(test::whole_tensor(random, device, {outputs}, c.dtype));
     return c;
   }
   /// Calls check(alone) for both dtypes, with and without a bias.

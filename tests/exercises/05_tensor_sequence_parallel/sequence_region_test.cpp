@@ -2,20 +2,9 @@
 // numbers, and what is sent, and when.
 #include "chapters/05_tensor_sequence_parallel/sequence_region.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {

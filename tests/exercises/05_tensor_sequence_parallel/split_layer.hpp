@@ -3,24 +3,68 @@
 /// What the checks of layers with parts of their weights share: a rank's layer and what it has
 /// computed, held against the layer on one rank with everything.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <memory>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
-#include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
+#include "common/nn/layers/linear.hpp"
+#include "common/nn/parameter.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel::test {
+
+/// @brief A parameter with these values.
+inline std::unique_ptr<nn::Parameter> make_parameter(const Device& device, const std::string& name,
+                                                     const Tensor& value) {
+  auto parameter = std::make_unique<nn::Parameter>(
+      nn::ParameterSpec{
+          .name = name, .global_shape = value.shape(), .shard = {}, .initializer = {}},
+      device, value.dtype(), 0, nn::Values::kDeferred);
+  parameter->set_value(copy_to(device, value));
+  return parameter;
+}
+
+/// @brief Same shape, and the same numbers: sums of whole numbers are exact in any order.
+inline ::testing::AssertionResult same(const Tensor& found, const Tensor& expected) {
+  if (!found.defined()) return ::testing::AssertionFailure() << "there is none";
+  if (found.shape() != expected.shape()) {
+    return ::testing::AssertionFailure() << fmt::format(
+               "found the shape {}, expected {}", found.shape().str(), expected.shape().str());
+  }
+  return ultra::test::all_equal(found, expected.to_vector());
+}
+
+/// @brief Linear maps of one input, forward and backward.
+struct LinearPass {
+  std::vector<Tensor> y;  ///< by map
+  Tensor d_x;
+  std::vector<Tensor> d_weights;  ///< by map
+};
+
+/// @brief The dense layer's pass, with everything converted to f64.
+inline LinearPass dense_pass(const Tensor& x, const std::vector<Tensor>& weights,
+                             const std::vector<Tensor>& d_y) {
+  std::vector<nn::ParameterSpec> specs;
+  std::vector<Tensor> d_outputs;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    specs.push_back({.name = fmt::format("map {}", i),
+                     .global_shape = weights[i].shape(),
+                     .shard = {},
+                     .initializer = {}});
+    d_outputs.push_back(d_y[i].to(DType::kF64));
+  }
+  nn::DenseProjections maps(specs, x.device(), DType::kF64, 0, nn::Values::kDeferred);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    maps.parameters()[i]->set_value(weights[i].to(DType::kF64));
+  }
+  nn::Saved saved;
+  LinearPass pass{.y = maps.forward(x.to(DType::kF64), saved), .d_x = {}, .d_weights = {}};
+  pass.d_x = maps.backward(d_outputs, saved);
+  for (const nn::Parameter* parameter : maps.parameters()) {
+    pass.d_weights.push_back(parameter->grad());
+  }
+  return pass;
+}
 
 inline constexpr const char* kOverwritten =
     "Hint: only the last micro-batch is there: the work that add_grad() runs is told whether to "
@@ -84,19 +128,12 @@ struct Split {
     const std::size_t begin = splits_sequences() ? as_size(rank) * local_seq : 0;
     return {begin, begin + local_seq};
   }
-  template <class Array>
-  [[nodiscard]] Array part_of(const Array& whole, Along along, int rank) const {
+  [[nodiscard]] Tensor part_of(const Tensor& whole, Along along, int rank) const {
     if (along == Along::kWhole) return whole;
     if (along == Along::kTokens) return whole.slice(1, tokens_of(rank));
     const int dim = along == Along::kFirst ? 0 : -1;
     const std::size_t size = whole.size(dim) / as_size(ranks);
     return whole.slice(dim, {as_size(rank) * size, (as_size(rank) + 1) * size});
-  }
-  /// Length of the sums that gradients and outputs are.
-  [[nodiscard]] double roundings() const {
-    std::size_t all = data.x.size(-1) + sequences() * seq + as_size(ranks) + 8;
-    for (const Tensor& d : data.d_y) all += d.size(-1);
-    return static_cast<double>(all);
   }
   [[nodiscard]] std::string str() const {
     std::string all =
@@ -139,12 +176,8 @@ class SplitTest : public ultra::test::RandomTest {
   }
 };
 
-/// @brief What a mistake makes of whole arrays, and what to say about it.
-struct Wrong {
-  LinearPass pass;
-  const char* hint;
-};
-using Suspects = std::vector<Wrong>;
+/// @brief What mistakes make of whole arrays, and what to say about them.
+using Suspects = std::vector<std::pair<LinearPass, const char*>>;
 
 /// @brief One rank's layer, with its part of the weights.
 template <class Layer>
@@ -214,20 +247,17 @@ class Rank {
   std::vector<Tensor> d_x;
 
  private:
-  template <class Array>
-  [[nodiscard]] Array sequences(const Array& whole, std::size_t micro_batch) const {
+  [[nodiscard]] Tensor sequences(const Tensor& whole, std::size_t micro_batch) const {
     return whole.slice(0, split.sequences_of(micro_batch));
   }
-  /// As near() the truth; else the hint of the first suspect that was found.
+  /// The truth; else the hint of the first suspect that was found.
   template <class PartOf>
   void expect_same(const std::string& what, const Tensor& found, const LinearPass& truth,
                    const Suspects& wrong, std::string hint, const PartOf& own) const {
-    const auto is = [&](const LinearPass& pass) {
-      return near(found, own(pass), split.roundings());
-    };
-    const auto suspect = std::find_if(wrong.begin(), wrong.end(),
-                                      [&](const Wrong& other) { return !!is(other.pass); });
-    if (suspect != wrong.end()) hint = suspect->hint;
+    const auto is = [&](const LinearPass& pass) { return same(found, own(pass)); };
+    const auto suspect =
+        std::ranges::find_if(wrong, [&](const auto& other) { return !!is(other.first); });
+    if (suspect != wrong.end()) hint = suspect->second;
     EXPECT_TRUE(is(truth)) << what << " on rank " << rank_ << "\n" << hint;
     EXPECT_TRUE(!found.defined() || found.dtype() == split.dtype) << what << "'s dtype";
   }

@@ -3,24 +3,12 @@
 /// A vocabulary in parts, the logits as a whole, and loss and gradient in extended precision, by
 /// plain loops; with what classic wrong answers give.
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <functional>
-#include <limits>
-#include <span>
-#include <string>
-#include <vector>
+#include <array>
 
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
-#include "tests/exercises/05_tensor_sequence_parallel/dense_truth.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
-#include "tests/support/compare.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel::test {
 
@@ -98,7 +86,7 @@ inline constexpr const char* kLoss =
 inline constexpr const char* kGradient =
     "Hint: (softmax - one_hot) / normalizer of this rank's columns.";
 
-/// @brief What one rank has afterwards.
+/// @brief What one rank has afterwards, at the cost of three numbers per token that travel.
 struct Outcome {
   double loss = 0;
   Tensor gradient;
@@ -112,6 +100,15 @@ inline std::vector<Outcome> run(const VocabularyCase& c, const WholeLogits& data
     const double loss = vocabulary_parallel_cross_entropy(
         logits, copy_to(device, data.targets), c.vocabulary_of(tp.rank()), c.normalizer, tp);
     all[as_size(tp.rank())] = {.loss = loss, .gradient = logits};
+    const auto all_reduce = [&](std::size_t n) {  // on a ring, whose chunks need not be equal
+      const std::size_t own = comm::Chunks::even({0, n}, c.ranks)[tp.rank()].size();
+      return (n - own + as_size(c.ranks - 1) * own) * size_of(c.dtype);
+    };
+    EXPECT_EQ(tp.stats().sent_bytes(), all_reduce(c.tokens()) + all_reduce(2 * c.tokens()))
+        << "bytes sent\nHint: per token the highest logit, the sum of exponentials and the "
+           "target's logit, of the logits' dtype; the loss follows from them on every rank.";
+    EXPECT_EQ(tp.stats()[OpKind::kAllReduce].operations, 2U)
+        << "all-reduces\nHint: the sum of exponentials and the target's logit travel together.";
   });
   return all;
 }
@@ -130,7 +127,9 @@ class Truth {
   }
 
   [[nodiscard]] double loss() const {
-    return mean([&](const Token& t) { return log_sum(t) - t.logits[t.target]; });
+    Real sum = 0;
+    for (const Token& t : tokens_) sum += log_sum(t) - t.logits[t.target];
+    return static_cast<double>(sum / static_cast<Real>(case_.normalizer));
   }
 
   /// An exponential is off by 2 ulp and by its argument's rounding, eps |t| e^-|t| < eps; then come
@@ -191,77 +190,65 @@ class Truth {
     const Range own = case_.vocabulary_of(rank);
     return t.target >= own.begin && t.target < own.end;
   }
-  [[nodiscard]] double mean(const std::function<Real(const Token&)>& loss_of) const {
-    Real sum = 0;
-    for (const Token& t : tokens_) sum += loss_of(t);
-    return static_cast<double>(sum / static_cast<Real>(case_.normalizer));
-  }
-
   /// What a wrong loss looks like.
   [[nodiscard]] std::string diagnosis(double found, int rank, const char* otherwise = kLoss) const {
-    const Range own = case_.vocabulary_of(rank);
-    const auto right = [](const Token& t) { return t.logits[t.target]; };
-    const auto own_target = [&](const Token& t) { return owns(rank, t) ? right(t) : Real{0}; };
-    const auto own_sum = [&](const Token& t) {
-      const Real highest = t.highest(all());
-      return std::log(t.sum(own, highest)) + highest;
-    };
-    const auto over_ranks = [&](const auto& of) {  // that have a vocabulary
-      Real sum = 0;
-      for (int r = 0; r < case_.ranks; ++r) {
-        if (const Range range = case_.vocabulary_of(r); range.size() > 0) sum += of(r, range);
-      }
-      return sum;
-    };
-    const auto padding = static_cast<Real>(case_.padding);
-    const auto padded = static_cast<Real>(case_.columns() * as_size(case_.ranks) - case_.vocab);
-    struct Suspect {
-      std::function<Real(const Token&)> loss;
-      const char* hint;
-    };
-    const Suspect suspects[] = {
-        {[&](const Token& t) { return log_sum(t) - right(t); }, otherwise},
-        {[&](const Token& t) {
-           return t.highest(own) - right(t) + std::log(over_ranks([&](int /*rank*/, Range range) {
-                    return t.sum(range, t.highest(range));
-                  }));
-         },
-         "Hint: each rank subtracted its own highest logit, so the exponentials that are added up "
-         "have different scales: the highest of all ranks is needed first (ReduceOp::kMax)."},
-        {[&](const Token& t) { return own_sum(t) - right(t); }, kOwnSum},
-        {[&](const Token& t) { return own_sum(t) - own_target(t); }, kOwnSum},
-        {[&](const Token& t) { return log_sum(t) - own_target(t); },
-         "Hint: the logit of the target is on one rank only, and all ranks need it: add it up over "
-         "the ranks, to which the others give 0."},
-        {[&](const Token& t) {
-           return log_sum(t) - over_ranks([&](int r, Range range) {
-                    return owns(r, t) ? right(t) : t.logits[range.begin];
-                  });
-         },
-         "Hint: every rank took a logit for the target, and the sum has all of them: the rank "
-         "whose vocabulary has the target gives its logit, the others give 0."},
-        {[&](const Token& t) {
-           const Real highest = std::max(t.highest(all()), padding);
-           const Real sum = t.sum(all(), highest) + padded * std::exp(padding - highest);
-           return highest - right(t) + std::log(sum);
-         },
-         kPaddingCounts},
-        {[&](const Token& t) { return case_.ranks * (log_sum(t) - right(t)); },
-         "Hint: the loss is tp times too large: once the sums are shared, every rank has the whole "
-         "loss, and nothing is left to add up."},
-        {[&](const Token& t) {
-           return static_cast<Real>(case_.normalizer) * (log_sum(t) - right(t));
-         },
-         kNormalizer}};
-    for (const auto& [loss_of, hint] : suspects) {
-      const double suspect = mean(loss_of);
-      if (found == suspect || std::abs(found - suspect) <= 4 * loss_tolerance()) return hint;
+    const char* const hints[] = {
+        otherwise,
+        "Hint: each rank subtracted its own highest logit, so the exponentials that are added up "
+        "have different scales: the highest of all ranks is needed first (ReduceOp::kMax).",
+        kOwnSum,
+        kOwnSum,
+        "Hint: the logit of the target is on one rank only, and all ranks need it: add it up over "
+        "the ranks, to which the others give 0.",
+        "Hint: every rank took a logit for the target, and the sum has all of them: the rank whose "
+        "vocabulary has the target gives its logit, the others give 0.",
+        kPaddingCounts,
+        "Hint: the loss is tp times too large: once the sums are shared, every rank has the whole "
+        "loss, and nothing is left to add up.",
+        kNormalizer};
+    std::array<Real, std::size(hints)> losses{};
+    for (const Token& t : tokens_) {
+      const auto suspects = wrong_losses(t, rank);
+      for (std::size_t i = 0; i < losses.size(); ++i) losses[i] += suspects[i];
+    }
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const auto suspect = static_cast<double>(losses[i] / static_cast<Real>(case_.normalizer));
+      if (found == suspect || std::abs(found - suspect) <= 4 * loss_tolerance()) return hints[i];
     }
     if (std::isfinite(found)) return kLoss;
     return std::isfinite(case_.padding)
                ? "Hint: exponentials overflow, or all that are added up vanish: subtract the "
                  "highest logit of all ranks first, and add up over all ranks."
                : kPaddingCounts;
+  }
+
+  /// A token's loss, and what mistakes make of it.
+  [[nodiscard]] std::array<Real, 9> wrong_losses(const Token& t, int rank) const {
+    const Range own = case_.vocabulary_of(rank);
+    const Real right = t.logits[t.target];
+    const Real own_target = owns(rank, t) ? right : Real{0};
+    const Real own_sum = std::log(t.sum(own, t.highest(all()))) + t.highest(all());
+    Real sums_apart = 0;  // of ranks that have a vocabulary
+    Real targets = 0;
+    for (int r = 0; r < case_.ranks; ++r) {
+      const Range range = case_.vocabulary_of(r);
+      if (range.size() == 0) continue;
+      sums_apart += t.sum(range, t.highest(range));
+      targets += owns(r, t) ? right : t.logits[range.begin];
+    }
+    const auto padding = static_cast<Real>(case_.padding);
+    const auto padded = static_cast<Real>(case_.columns() * as_size(case_.ranks) - case_.vocab);
+    const Real highest = std::max(t.highest(all()), padding);
+    const Real with_padding = t.sum(all(), highest) + padded * std::exp(padding - highest);
+    return {log_sum(t) - right,
+            t.highest(own) - right + std::log(sums_apart),
+            own_sum - right,
+            own_sum - own_target,
+            log_sum(t) - own_target,
+            log_sum(t) - targets,
+            highest - right + std::log(with_padding),
+            case_.ranks * (log_sum(t) - right),
+            static_cast<Real>(case_.normalizer) * (log_sum(t) - right)};
   }
 
   /// Whether a rank's gradient is (exp / sum - one_hot) / normalizer.

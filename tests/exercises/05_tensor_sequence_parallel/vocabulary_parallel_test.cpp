@@ -2,17 +2,8 @@
 // loops in extended precision, closed forms and finite differences; and how little travels.
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <limits>
-#include <vector>
-
 #include "tests/exercises/05_tensor_sequence_parallel/vocabulary_case.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::tensor_parallel {
@@ -49,19 +40,18 @@ class VocabularyParallelTest : public ultra::test::RandomTest {
   static void expect_truth(const Case& c, const Data& whole) {
     SCOPED_TRACE(fmt::format("on {} ranks: {}", c.ranks, c.str()));
     const std::vector<Outcome> outcomes = run(c, whole);
-    if (HasFailure()) return;
+    for (const Outcome& outcome : outcomes) {
+      if (!outcome.gradient.defined()) return;
+    }
     const Truth truth(c, whole);
     truth.expect_losses(outcomes);
     truth.expect_gradients(outcomes);
   }
 };
 
-TEST_F(VocabularyParallelTest, PartsAreTheWholeSoftmax) {
-  for_cases([&](const Case& c) { expect_truth(c, data(c, random.pick({0.1, 1.0, 20.0}))); });
-}
-
-TEST_F(VocabularyParallelTest, NothingDependsOnWhatStandsInThePadding) {
+TEST_F(VocabularyParallelTest, PartsAreTheWholeSoftmaxWhateverStandsInThePadding) {
   for_cases([&](Case c) {
+    expect_truth(c, data(c, random.pick({0.1, 1.0, 20.0})));
     c.more_padding = random.between(1, 3);
     c.padding = random.pick({std::nan(""), std::numeric_limits<double>::infinity(), 1e30});
     expect_truth(c, data(c));
@@ -109,28 +99,6 @@ TEST_F(VocabularyParallelTest, NanOnOneRankReachesTheLossOfAll) {
   });
 }
 
-TEST_F(VocabularyParallelTest, ThreeNumbersPerTokenTravel) {
-  for_cases([&](const Case& c) {
-    const Data whole = data(c);
-    const auto count = [&](Communicator& tp) {
-      const Tensor logits = whole.part_of(c, tp.rank(), Device::cpu());
-      static_cast<void>(vocabulary_parallel_cross_entropy(
-          logits, whole.targets, c.vocabulary_of(tp.rank()), c.normalizer, tp));
-      const CommStats stats = tp.stats();
-      const auto all_reduce = [&](std::size_t n) {  // on a ring, whose chunks need not be equal
-        const std::size_t own = comm::Chunks::even({0, n}, c.ranks)[tp.rank()].size();
-        return (n - own + as_size(c.ranks - 1) * own) * size_of(c.dtype);
-      };
-      EXPECT_EQ(stats.sent_bytes(), all_reduce(c.tokens()) + all_reduce(2 * c.tokens()))
-          << "bytes sent\nHint: per token the highest logit, the sum of exponentials and the "
-             "target's logit, of the logits' dtype; the loss follows from them on every rank.";
-      EXPECT_EQ(stats[OpKind::kAllReduce].operations, 2U)
-          << "all-reduces\nHint: the sum of exponentials and the target's logit travel together.";
-    };
-    ultra::test::on_ranks(c.ranks, c.str(), count);
-  });
-}
-
 TEST_F(VocabularyParallelTest, TheGradientTakesTheLogitsPlace) {
   Case c = draw(2, DType::kF32);
   c.vocab = 200;
@@ -149,32 +117,6 @@ TEST_F(VocabularyParallelTest, TheGradientTakesTheLogitsPlace) {
     EXPECT_EQ(targets.to_vector(), whole.targets.to_vector()) << "Hint: targets are read only.";
   };
   ultra::test::on_ranks(c.ranks, c.str(), measure);
-}
-
-/// Through the layer that a model has at its end.
-TEST_F(VocabularyParallelTest, MicroBatchesUnderOneNormalizerAddUp) {
-  for_cases([&](Case c) {
-    c.batch = 2;
-    const Data whole = data(c);
-    std::vector<Outcome> outcomes(as_size(c.ranks));
-    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& tp) {
-      VocabularyParallelLoss layer(c.vocab, tp);
-      Outcome& outcome = outcomes[as_size(tp.rank())];
-      outcome.gradient = whole.part_of(c, tp.rank(), Device::cpu());
-      bool in_place = true;
-      for (std::size_t m = 0; m < c.batch; ++m) {
-        nn::Saved saved;
-        const Tensor logits = outcome.gradient.slice(0, {m, m + 1});
-        outcome.loss +=
-            layer.forward(logits, whole.targets.slice(0, {m, m + 1}), c.normalizer, saved);
-        in_place = in_place && layer.backward(saved).shares_storage(logits);
-      }
-      EXPECT_TRUE(in_place) << "Hint: the gradient takes the logits' place.";
-    });
-    if (HasFailure()) return;
-    Truth(c, whole).expect_losses(outcomes);
-    Truth(c, whole).expect_gradients(outcomes);
-  });
 }
 
 }  // namespace

@@ -3,15 +3,13 @@
 /// Numbers of ranks, arrays of whole numbers, whose sums over ranks are exact, and words between
 /// ranks.
 
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
-#include <vector>
 
 #include "common/comm/communicator.hpp"
+#include "common/ops/elementwise.hpp"
 #include "common/tensor/tensor.hpp"
-#include "tests/support/random.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel::test {
 
@@ -56,6 +54,28 @@ inline Tensor tensor_of(const Device& device, const Shape& shape, const Values& 
     for (std::size_t i = 0; i < values.size(); ++i) tensor.span<T>()[i] = static_cast<T>(values[i]);
   });
   return tensor;
+}
+
+/// @brief A contiguous copy in another device's memory.
+inline Tensor copy_to(const Device& device, const Tensor& tensor) {
+  const Tensor copy = Tensor::empty(device, tensor.shape(), tensor.dtype());
+  copy.copy_from(tensor);
+  return copy;
+}
+
+/// @brief A contiguous copy, every element times a factor.
+inline Tensor scaled(const Tensor& tensor, double factor) {
+  const Tensor result = tensor.clone();
+  ops::scale_into(result, factor);
+  return result;
+}
+
+/// @brief A tensor of whole numbers in [-8, 8].
+inline Tensor whole_tensor(ultra::test::Random& random, const Device& device, const Shape& shape,
+                           DType dtype) {
+  Values values(shape.numel());
+  for (double& value : values) value = static_cast<double>(random.between(0, 16)) - 8;
+  return tensor_of(device, shape, values, dtype);
 }
 
 /// @brief Words between two ranks: one that comes to a point says so, another waits for it.
