@@ -2,22 +2,12 @@
 /// @file
 /// Attention whose tokens several ranks have, and the same attention on one.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "chapters/06_context_parallel/block_attention.hpp"
 #include "chapters/06_context_parallel/sequence_group.hpp"
 #include "common/base/numeric.hpp"
 #include "common/comm/communicator.hpp"
 #include "common/ops/attention.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::context_parallel::test {
 

@@ -1,15 +1,7 @@
 // Contract of exercise 06.1: softmax over all keys, from two partial ones.
 #include "chapters/06_context_parallel/merge_attention.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <limits>
-#include <numeric>
-#include <vector>
-
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::context_parallel {
 namespace {

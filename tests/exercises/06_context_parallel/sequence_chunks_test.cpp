@@ -1,18 +1,9 @@
 // Contract of exercise 06.2: which tokens a rank has, and that splitting and joining lose none.
 #include "chapters/06_context_parallel/sequence_chunks.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
 #include "chapters/06_context_parallel/context_parallel.hpp"
 #include "common/comm/run_ranks.hpp"
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/plain_training.hpp"
 #include "tests/support/training/short_run.hpp"
 
@@ -57,15 +48,10 @@ train::PlanRules whole_batch() {
 
 class SequenceChunks : public ultra::test::RandomTest {};
 
-TEST_F(SequenceChunks, ContiguousDealsOneChunkEach) {
-  const ContextLayout layout{.cp = 3, .sequence = SequenceLayout::kContiguous, .seq_len = 11};
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    EXPECT_EQ(chunks_of(layout, rank), (TokenChunks{{4 * r, 4 * r + 4}})) << "rank " << rank;
-  }
-}
-
 TEST_F(SequenceChunks, ZigzagPairsEarlyWithLate) {
+  const ContextLayout contiguous{.cp = 3, .sequence = SequenceLayout::kContiguous, .seq_len = 11};
+  EXPECT_EQ(chunks_of(contiguous, 1), (TokenChunks{{4, 8}}));
+  EXPECT_EQ(chunks_of(contiguous, 2), (TokenChunks{{8, 12}}));
   const ContextLayout layout{.cp = 4, .sequence = SequenceLayout::kZigzag, .seq_len = 24};
   EXPECT_EQ(chunks_of(layout, 0), (TokenChunks{{0, 3}, {21, 24}})) << kPairs;
   EXPECT_EQ(chunks_of(layout, 1), (TokenChunks{{3, 6}, {18, 21}})) << kPairs;

@@ -2,22 +2,15 @@
 /// @file
 /// What a rank sees of its transfers in a ring: when each began, and when the rank began to wait for it.
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
 #include <ctime>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <utility>
-#include <vector>
 
 #include "common/comm/communicator.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/exercises/06_context_parallel/attention_on_ranks.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::context_parallel::test {
 

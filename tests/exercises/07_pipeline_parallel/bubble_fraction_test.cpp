@@ -1,15 +1,9 @@
 // Contract of exercise 07.5: what the simulator counts, without it.
 #include "chapters/07_pipeline_parallel/closed_forms/bubble_fraction.hpp"
 
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
-#include <cstddef>
-#include <string>
-
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {

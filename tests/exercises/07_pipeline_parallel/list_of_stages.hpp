@@ -2,13 +2,9 @@
 /// @file
 /// Lists of all stages, put together to a schedule that can be simulated.
 
-#include <cstddef>
-#include <string>
-#include <utility>
-
 #include "chapters/07_pipeline_parallel/schedule/validate.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
-#include "common/base/errors.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel::test {
 

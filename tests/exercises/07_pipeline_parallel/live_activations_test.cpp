@@ -1,17 +1,10 @@
 // Contract of exercise 07.6: what is in memory at a time.
 #include "chapters/07_pipeline_parallel/schedule/live_activations.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
 #include <map>
 #include <set>
-#include <string>
-#include <utility>
-#include <vector>
 
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
@@ -84,15 +77,6 @@ TEST_F(LiveActivations, OfListsThatCanBeCountedByHand) {
   EXPECT_EQ(peak_live_activations(chunks), 2U) << kChunks;
 }
 
-TEST_F(LiveActivations, OfRandomLists) {
-  for (int round = 0; round < 100; ++round) {
-    const auto [list, peak] = draw(random.between(1, 8), random.between(1, 2));
-    std::string text;
-    for (const Action& action : list) text += action.str() + " ";
-    EXPECT_EQ(peak_live_activations(list), peak) << text << "\n" << kWeight << "\n" << kPeak;
-  }
-}
-
 TEST_F(LiveActivations, BytesThatCanBeCountedByHand) {
   using enum ActionKind;
   EXPECT_EQ(peak_saved_bytes({}, {}), 0.0);
@@ -109,8 +93,8 @@ TEST_F(LiveActivations, BytesThatCanBeCountedByHand) {
   EXPECT_EQ(peak_saved_bytes(chunks, two), 13.0) << kOfChunk << "\n" << kSplit;
 }
 
-// A second account: what each micro-batch keeps in each chunk behind each pass, added up afresh.
-TEST_F(LiveActivations, BytesOfRandomLists) {
+// Beside another account: what each micro-batch keeps in each chunk behind each pass, added up afresh.
+TEST_F(LiveActivations, OfRandomLists) {
   for (int round = 0; round < 100; ++round) {
     const auto [list, peak] = draw(random.between(1, 8), random.between(1, 2));
     std::vector<SavedBytes> chunks;
@@ -132,10 +116,8 @@ TEST_F(LiveActivations, BytesOfRandomLists) {
       for (const auto& [where, bytes] : kept) all += bytes;
       most = std::max(most, all);
     }
+    EXPECT_EQ(peak_live_activations(list), peak) << text << "\n" << kWeight << "\n" << kPeak;
     EXPECT_EQ(peak_saved_bytes(list, chunks), most) << text << "\n" << kSplit << "\n" << kOfChunk;
-    // All bytes for the weights: the count of activations, in bytes.
-    const std::vector<SavedBytes> ones(2, {.by_forward = 1, .for_weights = 1});
-    EXPECT_EQ(peak_saved_bytes(list, ones), static_cast<double>(peak)) << kSplit;
   }
 }
 

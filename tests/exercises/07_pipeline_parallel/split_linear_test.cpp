@@ -1,21 +1,11 @@
 // Contract of exercise 07.4: a linear map's backward pass in two parts, of which the second waits.
 #include "chapters/07_pipeline_parallel/split_linear.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::pipeline_parallel {
 namespace {
 
-using ultra::test::all_equal;
 using ultra::test::all_near;
 using ultra::test::rounding_bound;
 
@@ -172,28 +162,6 @@ TEST_F(SplitBackward, WhatWaitsTakesNoFurtherMemory) {
     gradients += weight->grad().nbytes();
   }
   EXPECT_EQ(device.memory().current().total(), before + gradients) << kHandles;
-}
-
-TEST_F(SplitBackward, TheWaitChangesNoBit) {
-  for (const DType dtype : ultra::test::kFloatDTypes) {
-    const std::vector<nn::Parameter*> weights = draw_weights(2, dtype);
-    const Pass pass = draw_pass(weights, dtype);
-    static_cast<void>(split_backward(pass.d_y, pass.x, weights));
-    std::vector<Tensor> at_once;
-    nn::DeferredGradients queue;
-    for (nn::Parameter* weight : weights) {
-      at_once.push_back(weight->grad().clone());
-      weight->drop_grad();
-      weight->defer_grads_to(&queue);
-    }
-    static_cast<void>(split_backward(pass.d_y, pass.x, weights));
-    for (nn::Parameter* weight : weights) weight->defer_grads_to(nullptr);
-    queue.run();
-    for (std::size_t i = 0; i < 2; ++i) {
-      ASSERT_TRUE(weights[i]->grad().defined()) << kWaits;
-      EXPECT_TRUE(all_equal(weights[i]->grad(), at_once[i])) << kAccumulates;
-    }
-  }
 }
 
 }  // namespace
