@@ -1,12 +1,7 @@
 // Contract of exercise 08.4: the balancing loss and its gradient.
 #include "chapters/08_expert_parallel/balancing_loss.hpp"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
@@ -26,14 +21,7 @@ constexpr const char* kShares =
 constexpr const char* kGradient =
     "Hint: choices are constants; the term is linear in what is left.";
 
-class BalancingLoss : public ultra::test::RandomTest {
- protected:
-  Tensor constant(const Shape& shape, double value, DType dtype = DType::kF64) {
-    Tensor x = Tensor::empty(device, shape, dtype);
-    x.fill(value);
-    return x;
-  }
-};
+class BalancingLoss : public ultra::test::RandomTest {};
 
 TEST_F(BalancingLoss, AnEvenRouterAndACollapsedOne) {
   for (const std::size_t top_k : {1U, 2U, 4U}) {
@@ -43,49 +31,37 @@ TEST_F(BalancingLoss, AnEvenRouterAndACollapsedOne) {
     const BalancingTerm term{.coefficient = 0.3, .top_k = top_k, .seq_len = tokens, .sequences = 2};
     const auto chosen = static_cast<double>(top_k * tokens) / static_cast<double>(experts);
     const double tolerance = ultra::test::rounding_bound(dtype, 300, 1.0);
-    EXPECT_NEAR(
-        balancing_loss(constant({2, tokens, experts}, 1.0 / static_cast<double>(experts), dtype),
-                       constant({2, experts}, chosen, dtype), term),
-        0.3, tolerance)
+    EXPECT_NEAR(balancing_loss(ultra::test::filled(device, {2, tokens, experts}, dtype,
+                                                   1.0 / count_of(experts)),
+                               ultra::test::filled(device, {2, experts}, dtype, chosen), term),
+                0.3, tolerance)
         << kEven;
     // All tokens choose the first top_k experts, as likely each.
-    Tensor p = constant({2, tokens, experts}, 0.0, dtype);
+    const Tensor p = Tensor::zeros(device, {2, tokens, experts}, dtype);
     p.slice(2, {0, top_k}).fill(1.0 / static_cast<double>(top_k));
-    Tensor choices = constant({2, experts}, 0.0, dtype);
+    const Tensor choices = Tensor::zeros(device, {2, experts}, dtype);
     choices.slice(1, {0, top_k}).fill(static_cast<double>(tokens));
     const double highest = static_cast<double>(experts) / static_cast<double>(top_k);
     EXPECT_NEAR(balancing_loss(p, choices, term), 0.3 * highest, 10 * tolerance) << kCollapsed;
   }
 }
 
-TEST_F(BalancingLoss, IsTheMeanOverTheSequencesOfTheGlobalBatch) {
-  const BalancingTerm one{.coefficient = 1, .top_k = 1, .seq_len = 3, .sequences = 1};
-  BalancingTerm many = one;
-  many.sequences = 10;
-  const Tensor p = random.tensor(device, {1, 3, 4}, DType::kF64);
-  const Tensor choices = random.tensor(device, {1, 4}, DType::kF64);
-  EXPECT_NEAR(balancing_loss(p, choices, many), balancing_loss(p, choices, one) / 10, 1e-14)
-      << kMean;
-}
-
-TEST_F(BalancingLoss, SequencesAddUp) {
-  const BalancingTerm term{.coefficient = 0.9, .top_k = 1, .seq_len = 3, .sequences = 4};
-  const Tensor p = random.tensor(device, {2, 3, 4}, DType::kF64);
+TEST_F(BalancingLoss, SequencesAndSharesOfRanksAddUpToTheMeanOverTheGlobalBatch) {
+  const BalancingTerm term{.coefficient = 0.9, .top_k = 2, .seq_len = 6, .sequences = 4};
+  const Tensor p = random.tensor(device, {2, 6, 4}, DType::kF64);
   const Tensor choices = random.tensor(device, {2, 4}, DType::kF64);
+  const double all = balancing_loss(p, choices, term);
+  BalancingTerm one = term;
+  one.sequences = 1;
+  EXPECT_NEAR(all, balancing_loss(p, choices, one) / 4, 1e-14) << kMean;
   double sum = 0;
   for (const std::size_t s : {0U, 1U}) {
     sum += balancing_loss(p.slice(0, {s, s + 1}), choices.slice(0, {s, s + 1}), term);
   }
-  EXPECT_NEAR(balancing_loss(p, choices, term), sum, 1e-14) << kOwnChoices;
-}
-
-TEST_F(BalancingLoss, SharesOfRanksAddUp) {
-  const BalancingTerm term{.coefficient = 0.7, .top_k = 2, .seq_len = 6, .sequences = 5};
-  const Tensor p = random.tensor(device, {2, 6, 4}, DType::kF64);
-  const Tensor choices = random.tensor(device, {2, 4}, DType::kF64);
+  EXPECT_NEAR(all, sum, 1e-14) << kOwnChoices;
   const double shares = balancing_loss(p.slice(1, {0, 2}).contiguous(), choices, term) +
                         balancing_loss(p.slice(1, {2, 6}).contiguous(), choices, term);
-  EXPECT_NEAR(shares, balancing_loss(p, choices, term), 1e-14) << kShares;
+  EXPECT_NEAR(all, shares, 1e-14) << kShares;
 }
 
 TEST_F(BalancingLoss, GradientsAreThoseOfFiniteDifferences) {

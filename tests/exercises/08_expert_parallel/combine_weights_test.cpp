@@ -1,12 +1,7 @@
 // Contract of exercise 08.5: from the gradient of the outputs to that of the affinities.
 #include "chapters/08_expert_parallel/combine_weights.hpp"
 
-#include <gtest/gtest.h>
-
-#include <vector>
-
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
 
 namespace ultra::expert_parallel {
@@ -98,18 +93,10 @@ class CombineWeights : public ultra::test::RandomTest {
   }
 };
 
-TEST_F(CombineWeights, WeightsThatAddUpToOne) {
+TEST_F(CombineWeights, FollowsFiniteDifferences) {
   for (int round = 0; round < 8; ++round) {
     expect_finite_differences(draw(random.between(2, 4), false), kGradient);
-  }
-}
-
-TEST_F(CombineWeights, ASingleChoice) {
-  for (int round = 0; round < 4; ++round) expect_finite_differences(draw(1, false), kOne);
-}
-
-TEST_F(CombineWeights, ChoicesThatWereDropped) {
-  for (int round = 0; round < 8; ++round) {
+    expect_finite_differences(draw(1, false), kOne);
     expect_finite_differences(draw(random.between(1, 4), true), kDroppedHint);
   }
 }

@@ -1,14 +1,7 @@
 // Contract of exercise 08.1: the best experts of every token, and their weights.
 #include "chapters/08_expert_parallel/top_k_routing.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <numeric>
-#include <vector>
-
-#include "tests/support/compare.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::expert_parallel {
 namespace {

@@ -30,6 +30,15 @@ class Bf16Rounding : public ultra::test::RandomTest {
     return static_cast<std::uint16_t>(code | (std::signbit(x) ? 0x8000U : 0U));
   }
 
+  void expect_nearest(float x) const {
+    const bool is_middle = (std::bit_cast<std::uint32_t>(x) & 0xFFFFU) == 0x8000U;
+    const bool is_large = static_cast<double>(std::abs(x)) > magnitudes.back();
+    ASSERT_EQ(bf16_from_f32(x), expected(x)) << (is_large    ? kOverflow
+                                                 : is_middle ? kTies
+                                                             : kNearest)
+                                             << " x = " << x;
+  }
+
   /// An f32 of any exponent.
   float any_finite() {
     while (true) {
@@ -41,42 +50,17 @@ class Bf16Rounding : public ultra::test::RandomTest {
   const std::vector<double> magnitudes = test::magnitudes_of(test::kBf16Table);
 };
 
-TEST_F(Bf16Rounding, EveryNumberOfTheFormatStaysWhatItIs) {
-  for (std::uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
-    const float x = f32_from_bf16(static_cast<std::uint16_t>(bits));
-    if (!std::isnan(x)) {
-      ASSERT_EQ(bf16_from_f32(x), bits) << kNearest;
-    }
+TEST_F(Bf16Rounding, TheNearestNumberWhereTheRoundingIsDecided) {
+  for (const float x : test::decisive_numbers(magnitudes)) expect_nearest(x);
+  for (const float x :
+       {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max()}) {
+    expect_nearest(x);
+    expect_nearest(-x);
   }
 }
 
 TEST_F(Bf16Rounding, TheNearestNumber) {
-  for (int round = 0; round < 50000; ++round) {
-    const float x = any_finite();
-    ASSERT_EQ(bf16_from_f32(x), expected(x)) << kNearest << " x = " << x;
-  }
-}
-
-TEST_F(Bf16Rounding, TheMiddleGoesToTheEvenNeighbour) {
-  for (std::size_t low = 0; low + 1 < magnitudes.size(); ++low) {
-    const auto middle = static_cast<float>((magnitudes[low] + magnitudes[low + 1]) / 2);
-    ASSERT_EQ(bf16_from_f32(middle), low + low % 2) << kTies << " x = " << middle;
-    ASSERT_EQ(bf16_from_f32(-middle), 0x8000U + low + low % 2) << kTies << " x = " << -middle;
-  }
-}
-
-TEST_F(Bf16Rounding, WhatIsTooLargeBecomesInfinite) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const float largest = f32_from_bf16(0x7F7F);
-  const auto middle = std::bit_cast<float>(0x7F7F8000U);
-  EXPECT_EQ(bf16_from_f32(std::nextafter(middle, 0.0F)), 0x7F7F) << kOverflow;
-  EXPECT_EQ(f32_from_bf16(bf16_from_f32(middle)), kInfinity) << kOverflow;
-  EXPECT_EQ(f32_from_bf16(bf16_from_f32(std::numeric_limits<float>::max())), kInfinity)
-      << kOverflow;
-  EXPECT_EQ(f32_from_bf16(bf16_from_f32(-std::numeric_limits<float>::max())), -kInfinity)
-      << kOverflow;
-  EXPECT_EQ(f32_from_bf16(bf16_from_f32(kInfinity)), kInfinity) << kOverflow;
-  EXPECT_EQ(f32_from_bf16(bf16_from_f32(largest)), largest) << kOverflow;
+  for (int round = 0; round < 50000; ++round) expect_nearest(any_finite());
 }
 
 TEST_F(Bf16Rounding, NanStaysNan) {

@@ -31,7 +31,7 @@ class E4m3Saturation : public ultra::test::RandomTest {
   void expect_nearest(float x) const {
     const auto magnitude = static_cast<double>(std::abs(x));
     const char* hint = kNearest;
-    if (magnitude < kSmallestNormal) hint = kSubnormal;
+    if (magnitude < kSmallestNormal) hint = magnitude == 0 ? kSign : kSubnormal;
     if (magnitude > magnitudes[magnitudes.size() - 2]) hint = kSaturation;
     ASSERT_EQ(e4m3_from_f32(x), expected(x)) << hint << " x = " << x;
   }
@@ -39,21 +39,13 @@ class E4m3Saturation : public ultra::test::RandomTest {
   const std::vector<double> magnitudes = test::magnitudes_of(test::kE4m3Table);
 };
 
-TEST_F(E4m3Saturation, TheTableEndsAt448) {
-  ASSERT_EQ(magnitudes.size(), 127);
-  ASSERT_EQ(magnitudes.back(), 448.0);
-}
-
-TEST_F(E4m3Saturation, EveryNumberOfTheFormatStaysWhatItIs) {
-  for (std::size_t code = 0; code < magnitudes.size(); ++code) {
-    const auto x = static_cast<float>(magnitudes[code]);
-    EXPECT_EQ(e4m3_from_f32(x), code) << kNearest << " x = " << x;
-    EXPECT_EQ(e4m3_from_f32(-x), 0x80 + code) << kSign << " x = " << -x;
-  }
-}
-
 TEST_F(E4m3Saturation, WhereTheRoundingIsDecided) {
+  ASSERT_EQ(magnitudes.back(), 448.0);
   for (const float x : test::decisive_numbers(magnitudes)) expect_nearest(x);
+  for (const float x : {464.0F, 480.0F, std::numeric_limits<float>::infinity()}) {
+    expect_nearest(x);
+    expect_nearest(-x);
+  }
 }
 
 TEST_F(E4m3Saturation, NumbersOfAllSizes) {
@@ -64,14 +56,6 @@ TEST_F(E4m3Saturation, NumbersOfAllSizes) {
   for (const float tiny : {1e-45F, 1e-38F, 1e-10F, 0x1p-10F, 0x1.8p-10F}) {
     expect_nearest(tiny);
     expect_nearest(-tiny);
-  }
-}
-
-TEST_F(E4m3Saturation, WhatIsTooLargeSaturates) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const float x : {449.0F, 464.0F, 480.0F, 512.0F, 1e30F, kInfinity}) {
-    EXPECT_EQ(e4m3_from_f32(x), 0x7E) << kSaturation << " x = " << x;
-    EXPECT_EQ(e4m3_from_f32(-x), 0xFE) << kSaturation << " x = " << -x;
   }
 }
 

@@ -1,12 +1,7 @@
 // Contract of exercise 10.3: the dynamic loss scaler.
 #include "chapters/10_mixed_precision/loss_scaler.hpp"
 
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::mixed_precision {
 namespace {
@@ -58,7 +53,7 @@ TEST_F(LossScaler, AnOverflowShrinksTheScaleAndCountsAsSkipped) {
 }
 
 TEST_F(LossScaler, GoodStepsInARowLetItGrow) {
-  const auto interval = random.between(2, 9);
+  const auto interval = random.between(1, 9);
   const LossScaleRule rule{.growth = 8.0, .growth_interval = interval};
   LossScale now{.scale = 16.0, .good_steps = 0, .skipped = 2};
   for (std::size_t step = 1; step < interval; ++step) {
@@ -70,31 +65,6 @@ TEST_F(LossScaler, GoodStepsInARowLetItGrow) {
   EXPECT_EQ(now.scale, 128.0) << kGrows;
   EXPECT_EQ(now.good_steps, 0U) << kAnew;
   EXPECT_EQ(now.skipped, 2U) << "Hint: only an overflow skips a step.";
-}
-
-TEST_F(LossScaler, EveryStepMayGrow) {
-  const LossScaleRule rule{.growth = 2.0, .growth_interval = 1};
-  LossScale now{.scale = 1.0};
-  for (int i = 0; i < 4; ++i) now = next_loss_scale(now, false, rule);
-  EXPECT_EQ(now.scale, 16.0) << kGrows;
-}
-
-// The gradients overflow above a threshold: the scale stays below it, at most a factor away.
-TEST_F(LossScaler, FindsTheLargestScale) {
-  const LossScaleRule rule{.initial = 65536.0, .growth_interval = 10};
-  LossScale now{.scale = rule.initial};
-  const double largest = std::ldexp(1.0, static_cast<int>(random.between(4, 12)));
-  std::size_t skips = 0;
-  for (int step = 0; step < 400; ++step) {
-    const bool overflow = now.scale > largest;
-    skips += overflow ? 1 : 0;
-    now = next_loss_scale(now, overflow, rule);
-    if (step > 20) {
-      EXPECT_GE(now.scale, largest) << kShrinks;
-      EXPECT_LE(now.scale, 2 * largest) << kGrows;
-    }
-  }
-  EXPECT_EQ(now.skipped, skips) << kSkipped;
 }
 
 }  // namespace

@@ -49,7 +49,8 @@ TEST_F(StochasticRounding, OneOfTheTwoNeighbours) {
 
 TEST_F(StochasticRounding, TheMeanOfAllDrawsIsTheNumber) {
   for (int round = 0; round < 10; ++round) {
-    const float x = any();
+    // Once a quarter of bf16's smallest number.
+    const float x = round == 0 ? std::bit_cast<float>(0x00004000U) : any();
     double sum = 0;
     for (std::uint32_t d = 0; d < kDraws; ++d) {
       sum += static_cast<double>(number_of(bf16_stochastic(x, static_cast<std::uint16_t>(d))));
@@ -57,14 +58,6 @@ TEST_F(StochasticRounding, TheMeanOfAllDrawsIsTheNumber) {
     // Every term has at most 9 bits more than f64 needs for 65,536 of them: the sum is exact.
     ASSERT_EQ(sum / kDraws, static_cast<double>(x)) << kMean << " x = " << x;
   }
-}
-
-TEST_F(StochasticRounding, SubnormalNumbersToo) {
-  const auto x = std::bit_cast<float>(0x00004000U);  // a quarter of bf16's smallest number
-  std::uint32_t up = 0;
-  for (std::uint32_t d = 0; d < kDraws; ++d)
-    up += bf16_stochastic(x, static_cast<std::uint16_t>(d));
-  EXPECT_EQ(up, kDraws / 4) << kMean;
 }
 
 TEST_F(StochasticRounding, InfinityAndNanStay) {
