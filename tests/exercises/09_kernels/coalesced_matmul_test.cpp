@@ -20,17 +20,13 @@ TEST_F(CoalescedMatmul, IsRightForAnyShape) {
   test::expect_right_everywhere(*ladder, rung, random, 3);
 }
 
-TEST_F(CoalescedMatmul, LanesLoadNeighbours) {
+TEST_F(CoalescedMatmul, MovesWhatTheDefinitionSaysAndLanesLoadNeighbours) {
   const simt::Report report = test::counted(*ladder, rung, {64, 96, 32});
   EXPECT_LE(report.total(AccessKind::kGlobalLoad).sectors_per_request(), 2.5)
       << "Hint: threadIdx.x counts columns, so that a warp shares a row of a and reads neighbours "
          "of b";
   EXPECT_LE(report.total(AccessKind::kGlobalStore).sectors_per_request(), 4.0)
       << "Hint: the lanes of a warp write neighbours of c";
-}
-
-TEST_F(CoalescedMatmul, MovesWhatTheDefinitionSays) {
-  const simt::Report report = test::counted(*ladder, rung, {64, 96, 32});
   constexpr std::uint64_t kElements = std::uint64_t{64} * 96;
   test::expect_bytes(report, AccessKind::kGlobalLoad, kElements * 32 * 2 * sizeof(float),
                      "a thread loads two elements for each multiply-add, and none outside c");

@@ -25,37 +25,22 @@ class FlashForward : public test::RandomTest {
   int rung = test::find_rung(*ladder, "flash_forward");
 };
 
-TEST_F(FlashForward, IsRightForOneTile) {
+TEST_F(FlashForward, IsRightStepByStep) {
   expect_right({1, 1, 1, 64, 64}, kFull,
                "o is the weights times the values, divided by the weights' sum; lse is the largest "
                "score plus log(sum)");
-}
-
-TEST_F(FlashForward, TilesShareOneSoftmax) {
   expect_right({1, 1, 1, 192, 64}, kFull,
                "when a larger score comes, the sum and the output so far shrink by exp(old largest "
                "- new largest)");
-}
-
-TEST_F(FlashForward, LargeScoresDoNotOverflow) {
   expect_right({1, 1, 2, 128, 64}, kLarge,
                "subtract the largest score before exp(), and add it back in lse");
-}
-
-TEST_F(FlashForward, CausalRowsSeeTheirOwnKeyAndThoseBefore) {
   expect_right({1, 1, 1, 128, 64}, kCausal,
                "under the causal mask query i sees the keys 0 to i, i included");
-}
-
-TEST_F(FlashForward, KeysBehindTheEndHaveNoWeight) {
   for (const int seq_len : {1, 63, 65, 100}) {
     expect_right({1, 1, 1, seq_len, 64}, kFull,
                  "the last tile's rows behind the sequence are zeros, and exp(0) is not 0: they "
                  "are not seen");
   }
-}
-
-TEST_F(FlashForward, HeadsOfAGroupShareKeysAndValues) {
   expect_right({2, 2, 3, 64, 32}, kCausal,
                "head h of queries belongs to head h / group of keys and values");
 }

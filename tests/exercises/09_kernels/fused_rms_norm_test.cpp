@@ -20,13 +20,10 @@ TEST_F(FusedRmsNorm, IsRightForAnyShape) {
   test::expect_right_everywhere(*ladder, rung, random, 3);
 }
 
-TEST_F(FusedRmsNorm, AveragesOverTheRowAlone) {
+TEST_F(FusedRmsNorm, AveragesOverTheRowAloneAndAddsEpsilonInsideTheRoot) {
   test::expect_right(*ladder, rung, {.sizes = {1, 100}},
                      "the mean is over the `hidden` elements of the row, however many the threads "
                      "of the block could hold");
-}
-
-TEST_F(FusedRmsNorm, AddsEpsilonInsideTheRoot) {
   // The second row is as small as epsilon.
   test::expect_right(*ladder, rung, {.sizes = {2, 512}},
                      "epsilon is added to the mean of the squares before the root is taken");

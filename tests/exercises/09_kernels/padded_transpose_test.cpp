@@ -28,7 +28,7 @@ TEST_F(PaddedTranspose, GuardsRaggedEdges) {
   }
 }
 
-TEST_F(PaddedTranspose, LoadsAndStoresRows) {
+TEST_F(PaddedTranspose, LoadsAndStoresRowsWithoutBankConflicts) {
   const simt::Report report = test::counted(*ladder, rung, {96, 64});
   for (const AccessKind kind : {AccessKind::kGlobalLoad, AccessKind::kGlobalStore}) {
     EXPECT_LE(report.total(kind).sectors_per_request(), 4.0)
@@ -37,10 +37,6 @@ TEST_F(PaddedTranspose, LoadsAndStoresRows) {
     test::expect_bytes(report, kind, 96U * 64 * sizeof(float),
                        "each element is read once and written once");
   }
-}
-
-TEST_F(PaddedTranspose, HasNoBankConflicts) {
-  const simt::Report report = test::counted(*ladder, rung, {96, 64});
   for (const AccessKind kind : {AccessKind::kSharedLoad, AccessKind::kSharedStore}) {
     test::expect_bytes(report, kind, 96U * 64 * sizeof(float),
                        "each element goes into the tile once, and out of it once");

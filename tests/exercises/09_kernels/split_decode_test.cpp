@@ -43,28 +43,16 @@ class SplitDecode : public test::RandomTest {
 };
 
 // 256 keys are a part.
-TEST_F(SplitDecode, OnePartIsTheWhole) {
+TEST_F(SplitDecode, IsRightStepByStep) {
   expect_right({1, 256, 1, 1, 32}, kSmallScores, "a single part's output is the row's");
-}
-
-TEST_F(SplitDecode, PartsHaveTheirShares) {
   expect_right({1, 700, 1, 1, 32}, kSmallScores,
                "a part's share is that of its exponentials in the sum over all parts: its lse says "
                "how large their sum is");
-}
-
-TEST_F(SplitDecode, SharesDoNotOverflow) {
   expect_right({1, 600, 1, 1, 32}, kLargeScores,
                "exp(lse) overflows for large scores: measure against the largest lse");
-}
-
-TEST_F(SplitDecode, HeadsHaveRowsOfTheirOwn) {
   expect_right(
       {1, 300, 2, 3, 32}, kSmallScores,
       "row (sequence, head) of part_lse begins count_parts(most_tokens) behind the row before");
-}
-
-TEST_F(SplitDecode, SequencesHaveLengthsOfTheirOwn) {
   expect_right({4, 600, 1, 1, 32}, kSmallScores,
                "a sequence has count_parts(its length) parts; nobody has written the others");
 }

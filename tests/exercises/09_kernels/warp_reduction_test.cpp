@@ -29,7 +29,7 @@ TEST_F(WarpReduction, IsRightForAnyLength) {
   test::expect_right_everywhere(*ladder, rung, random, 3);
 }
 
-TEST_F(WarpReduction, NeedsLittleSharedMemoryAndFewAtomics) {
+TEST_F(WarpReduction, ReadsValuesOnceAndNeedsLittleSharedMemoryAndFewAtomics) {
   constexpr std::uint64_t kN = 4096;
   const simt::Report report = test::counted(*ladder, rung, {static_cast<int>(kN)});
   EXPECT_LE(report.total(AccessKind::kSharedStore).lanes, kN / 32)
@@ -39,11 +39,6 @@ TEST_F(WarpReduction, NeedsLittleSharedMemoryAndFewAtomics) {
   test::expect_counted(report, AccessKind::kSharedLoad, kN / 32 * sizeof(float));
   EXPECT_LE(report.total(AccessKind::kGlobalAtomic).lanes, kN / 64)
       << "Hint: one thread of a block adds the block's sum to the total";
-}
-
-TEST_F(WarpReduction, ReadsValuesOnceAndAddsOncePerBlock) {
-  constexpr std::uint64_t kN = 4096;
-  const simt::Report report = test::counted(*ladder, rung, {static_cast<int>(kN)});
   // root_of_total() reads the total.
   test::expect_bytes(report, AccessKind::kGlobalLoad, kN * sizeof(float) + sizeof(double),
                      "each thread loads one value, and none behind the end");

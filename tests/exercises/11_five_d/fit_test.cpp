@@ -1,12 +1,7 @@
 // Contract of exercise 11.3: refuse or fit.
 #include "chapters/11_five_d/planner/fit.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -59,29 +54,6 @@ TEST_F(FitTest, ExactlyAsMuchAsThereIsFits) {
   const Fit judged = fit(q, {.dp = 8});
   EXPECT_FALSE(judged.fits) << kFits;
   EXPECT_NEAR(judged.missing_bytes, 1, 1e-3);
-}
-
-TEST_F(FitTest, StatesThatAreTooLargeAreShared) {
-  const Question q = question("llama-8b", 64);
-  const Layout layout{.dp = 64, .zero = zero::ZeroStage::kNone};
-  const Fit judged = fit(q, layout);
-  EXPECT_FALSE(judged.fits) << kFits;
-  EXPECT_EQ(judged.largest_part, "optimizer states") << kPart;
-  ASSERT_TRUE(judged.remedy) << kRemedy;
-  Layout expected = layout;
-  expected.zero = zero::ZeroStage::kOptimizer;
-  expected.recompute = memory::Recompute::kNone;
-  EXPECT_EQ(judged.remedy->recompute, expected.recompute) << kRemedy;
-  EXPECT_GT(judged.remedy->zero, layout.zero) << kRemedy;
-}
-
-TEST_F(FitTest, ActivationsThatAreTooLargeAreComputedAgain) {
-  const Question q = question("llama-1b", 64);
-  const Layout layout{.micro_batch = 16};
-  const Fit judged = fit(q, layout);
-  EXPECT_EQ(judged.largest_part, "activations") << kPart;
-  ASSERT_TRUE(judged.remedy) << kRemedy;
-  EXPECT_NE(judged.remedy->recompute, memory::Recompute::kNone) << kRemedy;
 }
 
 TEST_F(FitTest, EveryPartHasItsName) {

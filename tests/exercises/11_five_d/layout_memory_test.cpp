@@ -163,11 +163,5 @@ TEST_F(LayoutMemoryTest, OverheadIsCountedLast) {
          "groups.";
 }
 
-TEST_F(LayoutMemoryTest, ProgramsWithoutGpusHaveNoOverhead) {
-  Question q = question("llama-8b", 4096, 16);
-  q.software = find_software("workbook");
-  EXPECT_EQ(of(q, {.dp = 2}, 0).overhead, 0);
-}
-
 }  // namespace
 }  // namespace ultra::planner

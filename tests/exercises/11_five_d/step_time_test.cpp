@@ -1,13 +1,9 @@
 // Contract of exercise 11.2: the time of a step.
 #include "chapters/11_five_d/planner/step_time.hpp"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "chapters/07_pipeline_parallel/schedule/make_schedule.hpp"
 #include "chapters/07_pipeline_parallel/simulate/simulator.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
