@@ -1,11 +1,10 @@
 #include "tests/devices/equal_to_cpu.hpp"
 
 #include "common/comm/run_ranks.hpp"
-#include "tests/devices/tiny_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
-#include "tests/support/training/plain_training.hpp"
+#include "tests/support/training/rank_runs.hpp"
 
 namespace ultra::devices {
 namespace {
@@ -39,21 +38,6 @@ RankRun outcome_of(const Layout& layout, const std::string& flags) {
   return outcome;
 }
 
-void expect_same_losses(const RankRun& found, const RankRun& cpu, double tolerance) {
-  ASSERT_EQ(found.result.steps.size(), cpu.result.steps.size());
-  for (std::size_t s = 0; s < cpu.result.steps.size(); ++s) {
-    const double loss = cpu.result.steps[s].loss;
-    EXPECT_NEAR(found.result.steps[s].loss, loss, tolerance * loss) << "loss of step " << s;
-  }
-}
-
-void expect_same_norms(const RankRun& found, const RankRun& cpu, double tolerance) {
-  for (std::size_t s = 0; s < cpu.result.steps.size(); ++s) {
-    const double norm = cpu.result.steps[s].grad_norm;
-    EXPECT_NEAR(found.result.steps[s].grad_norm, norm, tolerance * norm) << "norm of step " << s;
-  }
-}
-
 void expect_same_weights(const RankRun& found, const RankRun& cpu, double tolerance) {
   ASSERT_EQ(found.weights.size(), cpu.weights.size());
   for (std::size_t p = 0; p < cpu.weights.size(); ++p) {
@@ -79,22 +63,22 @@ void expect_equal_to_cpu(const Layout& layout, DeviceKind device) {
   };
   if (layout.likeness == Likeness::kRoughly) {
     const std::string steps = "--steps 3";
-    return expect_same_losses(on(device, steps), on(DeviceKind::kCpu, steps), kHalf);
+    return test::expect_near_losses(on(device, steps), on(DeviceKind::kCpu, steps), kHalf);
   }
   const std::string few = "--dtype f64 --steps 5";
   const RankRun found = on(device, few);
   const RankRun cpu = on(DeviceKind::kCpu, few);
-  expect_same_losses(found, cpu, kF64);
+  test::expect_near_losses(found, cpu, kF64);
   // Norms and weights are behind sums of many terms.
-  expect_same_norms(found, cpu, 100 * kF64);
+  test::expect_near_norms(found, cpu, 100 * kF64);
   if (layout.likeness != Likeness::kLossesInF64) expect_same_weights(found, cpu, 100 * kF64);
   if (layout.likeness == Likeness::kKeptMoment) {
     const std::string three = "--dtype f32 --steps 3";
-    expect_same_losses(on(device, three), on(DeviceKind::kCpu, three), kMomentTolerance);
+    test::expect_near_losses(on(device, three), on(DeviceKind::kCpu, three), kMomentTolerance);
   }
   if (layout.likeness != Likeness::kEveryNumber) return;
   const std::string many = "--dtype f32 --steps 20";
-  expect_same_losses(on(device, many), on(DeviceKind::kCpu, many), kF32);
+  test::expect_near_losses(on(device, many), on(DeviceKind::kCpu, many), kF32);
 }
 
 std::string name_of(const ::testing::TestParamInfo<Layout>& info) {

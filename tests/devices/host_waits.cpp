@@ -5,7 +5,6 @@
 
 #include "common/comm/run_ranks.hpp"
 #include "common/gpu/streams.hpp"
-#include "tests/devices/tiny_run.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"

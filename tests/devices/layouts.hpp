@@ -1,7 +1,7 @@
 #pragma once
 /// @file
 /// Every chapter's ways to train, as flags of the program that has them: what a device must do as the CPU
-/// does.
+/// does; and the tiny training that each is tried with.
 
 #include <string>
 #include <vector>
@@ -37,5 +37,12 @@ struct LayoutProgram {
 
 /// @brief The ways of chapters 01 to 08, 10 and 11, on one to four ranks.
 [[nodiscard]] const std::vector<Layout>& layouts();
+
+/// @brief A text of its own: the machine that runs this may not have the workbook's.
+[[nodiscard]] std::string text_of_numbers();
+
+/// @brief The flags of a run, without its text and device; what the layout says of the model wins.
+/// @param more  flags beside the layout's and the model's.
+[[nodiscard]] std::string flags_of(const Layout& layout, const std::string& more);
 
 }  // namespace ultra::devices

@@ -1,13 +1,12 @@
 #include "tests/devices/one_rank_step.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "chapters/11_five_d/five_d.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "common/gpu/streams.hpp"
 #include "common/train/cli/run_techniques.hpp"
-#include "tests/devices/tiny_run.hpp"
+#include "tests/devices/layouts.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
 
@@ -88,26 +87,6 @@ std::vector<std::string> operations_of(const gpu::Tape& tape) {
         fmt::format("{}: {}", to_string(entry.role), tape.names[tape.works[entry.index].name]));
   }
   return operations;
-}
-
-std::vector<std::string> lines_of(const gpu::Tape& tape) {
-  std::vector<std::string> lines;
-  for (const gpu::Entry& entry : tape.entries) {
-    std::string line = fmt::format("{} on {}: {}", static_cast<int>(entry.kind),
-                                   to_string(entry.role), entry.index);
-    if (entry.kind == gpu::EntryKind::kWork) {
-      const gpu::TapedWork& of = tape.works[entry.index];
-      line += fmt::format(" {} {} in {}: {} x {} x {} x {} of {}, {} FLOP, {} read, {} written",
-                          static_cast<int>(of.kind), tape.names[of.name], tape.names[of.phase],
-                          of.count, of.m, of.k, of.n, of.element_bytes, of.flop, of.read_bytes,
-                          of.written_bytes);
-    }
-    if (entry.kind == gpu::EntryKind::kMemory) {
-      line += fmt::format(" {}", fmt::join(tape.memory[entry.index], " "));
-    }
-    lines.push_back(std::move(line));
-  }
-  return lines;
 }
 
 }  // namespace ultra::devices

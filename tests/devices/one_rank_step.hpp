@@ -2,14 +2,10 @@
 /// @file
 /// The second step of a training on one rank, on a device that the caller has: what it did there.
 
-#include <cstdint>
-#include <functional>
-#include <string>
-#include <vector>
-
 #include "common/gpu/meta/tape.hpp"
 #include "common/nn/model_config.hpp"
 #include "common/tensor/device.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::devices {
 
@@ -39,8 +35,5 @@ struct OneRankStep {
 
 /// @brief The works of a tape as emulated_step() names them.
 [[nodiscard]] std::vector<std::string> operations_of(const gpu::Tape& tape);
-
-/// @brief Everything that is on a tape, an entry a line.
-[[nodiscard]] std::vector<std::string> lines_of(const gpu::Tape& tape);
 
 }  // namespace ultra::devices

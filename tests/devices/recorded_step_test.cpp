@@ -5,7 +5,6 @@
 
 #include "tests/devices/layouts.hpp"
 #include "tests/devices/one_rank_step.hpp"
-#include "tests/devices/tiny_run.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::devices {
@@ -76,41 +75,55 @@ std::size_t host_waits_on(const Tape& tape) {
       std::ranges::count(tape.entries, EntryKind::kHostWait, &gpu::Entry::kind));
 }
 
+/// The peaks of the tape's own memory are the tracker's.
+void expect_memory_of_each_moment(const Tape& tape, const OneRankStep& recorded) {
+  ASSERT_FALSE(tape.memory.empty());
+  EXPECT_EQ(tape.memory.back(), recorded.memory.current().bytes);
+  for (const MemoryCategory category : {kActivations, kOther}) {
+    std::size_t peak = 0;
+    for (const gpu::TapedMemory& bytes : tape.memory) {
+      peak = std::max(peak, bytes[static_cast<std::size_t>(category)]);
+    }
+    EXPECT_EQ(peak, recorded.memory.peak(category).bytes) << to_string(category);
+  }
+}
+
+/// @param copies  whether copies of the ladders' operands count, and sums that a second kernel adds.
+/// @return the recorded step, and the emulated one.
+std::pair<OneRankStep, OneRankStep> expect_emulated(const std::string& flags, bool copies = true) {
+  SCOPED_TRACE(flags);
+  std::vector<std::string> announced;
+  Tape tape;
+  const OneRankStep emulated = emulated_step(flags, announced);
+  const OneRankStep recorded = recorded_step(flags, tape);
+  std::vector<std::string> operations = operations_of(tape);
+  const std::set<std::string> of_ladders = {"compute: copy", "compute: strided copy",
+                                            "compute: matmul_add",
+                                            "compute: rms_norm_backward_add"};
+  for (std::vector<std::string>* const names : {&operations, &announced}) {
+    std::erase_if(*names, [&](const auto& name) { return !copies && of_ladders.contains(name); });
+  }
+  EXPECT_EQ(operations, announced);
+  EXPECT_EQ(recorded.host_waits, emulated.host_waits);
+  EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
+  expect_same_memory(recorded, emulated);
+  expect_memory_of_each_moment(tape, recorded);
+  return {recorded, emulated};
+}
+
 class RecordedStep : public test::RandomTest, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(RecordedStep, IsTheEmulatedDevicesStep) {
   const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
-  SCOPED_TRACE(flags);
-  std::vector<std::string> announced;
-  Tape tape;
-  const OneRankStep emulated = emulated_step(flags, announced);
-  const OneRankStep recorded = recorded_step(flags, tape);
-  EXPECT_EQ(operations_of(tape), announced);
-  EXPECT_EQ(recorded.host_waits, emulated.host_waits);
-  EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
-  expect_same_memory(recorded, emulated);
+  const auto [recorded, emulated] = expect_emulated(flags);
   expect_same_memory(recorded, second_step(flags, Device::cpu()));
   // Scratch of kernels, which the record has not, is the category other's.
-  EXPECT_LE(recorded.memory.peak(kOther).bytes, emulated.memory.peak(kOther).bytes);
+  EXPECT_LE(recorded.memory.peak(kOther).bytes, emulated.memory.peak(kOther).bytes) << flags;
 }
 
-/// Where tiles of the ladders compute, their operands are copied, and sums are added in a second kernel.
+/// Where tiles of the ladders compute.
 TEST_P(RecordedStep, IsTheEmulatedDevicesStepButForTheLaddersCopies) {
-  const std::string flags = fmt::format("{} {}", draw(random, 64).flags, GetParam());
-  SCOPED_TRACE(flags);
-  const auto without_copies = [](std::vector<std::string> operations) {
-    const std::set<std::string> copies = {"compute: copy", "compute: strided copy",
-                                          "compute: matmul_add", "compute: rms_norm_backward_add"};
-    std::erase_if(operations, [&](const std::string& name) { return copies.contains(name); });
-    return operations;
-  };
-  std::vector<std::string> announced;
-  Tape tape;
-  const OneRankStep emulated = emulated_step(flags, announced);
-  const OneRankStep recorded = recorded_step(flags, tape);
-  EXPECT_EQ(without_copies(operations_of(tape)), without_copies(announced));
-  EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
-  expect_same_memory(recorded, emulated);
+  expect_emulated(fmt::format("{} {}", draw(random, 64).flags, GetParam()), false);
 }
 
 class DeviceStep : public test::RandomTest {};
@@ -151,40 +164,6 @@ TEST_F(DeviceStep, AdamWIsOneOperationOverAllBytesOnce) {
     ASSERT_EQ(found.size(), 1U);
     EXPECT_EQ(found.front().read_bytes, way.read * step.parameters);
     EXPECT_EQ(found.front().written_bytes, way.written * step.parameters);
-  }
-}
-
-TEST_P(RecordedStep, TwoRecordsAreEqual) {
-  const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
-  SCOPED_TRACE(flags);
-  Tape first;
-  Tape second;
-  static_cast<void>(recorded_step(flags, first));
-  static_cast<void>(recorded_step(flags, second));
-  const std::vector<std::string> lines = lines_of(first);
-  const std::vector<std::string> others = lines_of(second);
-  const auto [line, other] = std::ranges::mismatch(lines, others);
-  EXPECT_TRUE(line == lines.end() && other == others.end())
-      << (line == lines.end() ? "nothing" : *line) << "\n"
-      << (other == others.end() ? "nothing" : *other);
-  EXPECT_EQ(first.names, second.names);
-  EXPECT_EQ(first.events(), second.events());
-}
-
-/// The peaks of the tape's own memory are the tracker's.
-TEST_P(RecordedStep, HasTheMemoryOfEachMoment) {
-  const std::string flags = fmt::format("{} {}", draw(random, 8).flags, GetParam());
-  SCOPED_TRACE(flags);
-  Tape tape;
-  const OneRankStep recorded = recorded_step(flags, tape);
-  ASSERT_FALSE(tape.memory.empty());
-  EXPECT_EQ(tape.memory.back(), recorded.memory.current().bytes);
-  for (const MemoryCategory category : {kActivations, kOther}) {
-    std::size_t peak = 0;
-    for (const gpu::TapedMemory& bytes : tape.memory) {
-      peak = std::max(peak, bytes[static_cast<std::size_t>(category)]);
-    }
-    EXPECT_EQ(peak, recorded.memory.peak(category).bytes) << to_string(category);
   }
 }
 
@@ -237,9 +216,8 @@ TEST_F(RecordedFlop, IsThatOfTheClosedForm) {
 /// asks for.
 TEST_F(RecordedFlop, IsThatOfALargeModelToo) {
   const Drawn drawn{.flags =
-                        "--layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 "
-                        "--seq 4096 --micro-batch 1 --global-batch 4 "
-                        "--precision bf16",
+                        "--layers 32 --hidden 4096 --heads 32 --kv-heads 8 --ffn 14336 --seq 4096 "
+                        "--micro-batch 1 --global-batch 4 --precision bf16",
                     .seq = 4096,
                     .tokens = 4 * 4096};
   Tape tape;
@@ -258,15 +236,7 @@ TEST(RecordedLayout, IsTheEmulatedDevicesStep) {
     if (layout.chapter != "01_memory" && layout.chapter != "10_mixed_precision") continue;
     if (layout.flags.find("--dp") != std::string::npos) continue;
     if (layout.flags.find("--tp") != std::string::npos) continue;
-    SCOPED_TRACE(layout.name);
-    const std::string flags = flags_of(layout, "--steps 4");
-    std::vector<std::string> announced;
-    Tape tape;
-    const OneRankStep emulated = emulated_step(flags, announced);
-    const OneRankStep recorded = recorded_step(flags, tape);
-    EXPECT_EQ(operations_of(tape), announced);
-    EXPECT_EQ(host_waits_on(tape), emulated.host_waits);
-    expect_same_memory(recorded, emulated);
+    expect_emulated(flags_of(layout, "--steps 4"));
     ++tried;
   }
   EXPECT_GE(tried, 8U);
