@@ -13,6 +13,7 @@
 #include "kernels/generic/elements/combine.hpp"
 #include "kernels/generic/elements/copy.hpp"
 #include "kernels/generic/elements/elementwise.hpp"
+#include "kernels/generic/elements/fp8_factor.hpp"
 #include "kernels/generic/elements/fp8_grid.hpp"
 #include "kernels/generic/elements/sums.hpp"
 #include "kernels/generic/matmul.hpp"
@@ -30,6 +31,7 @@
 #include "kernels/ladders/elements/swiglu_bf16/swiglu_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_bf16/matmul_bf16.hpp"
 #include "kernels/ladders/matmul/matmul_fp32/matmul_fp32.hpp"
+#include "kernels/ladders/matmul/matmul_fp8/matmul_fp8.hpp"
 #include "kernels/ladders/matmul/matmul_turned/matmul_turned.hpp"
 #include "kernels/ladders/rows/rms_norm/rms_norm.hpp"
 #include "kernels/ladders/rows/rms_norm_backward/rms_norm_backward.hpp"
@@ -98,6 +100,7 @@ struct Table {
   decltype(generic::round_to_grid<kAny>)* round_to_grid;            ///< generic::round_to_grid
   decltype(generic::pack_fp8<kAny>)* pack_fp8;                      ///< generic::pack_fp8
   decltype(generic::unpack_fp8<kAny>)* unpack_fp8;                  ///< generic::unpack_fp8
+  decltype(generic::pack_factor<kAny>)* pack_factor;                ///< generic::pack_factor
   /// @}
 
   /// @name Rungs of the ladders, for the shapes that they fit
@@ -134,6 +137,9 @@ struct Table {
   /// @{
   decltype(matmul_bf16::cluster_multicast<kAny>)* matmul_hopper;     ///< rung 12 of matmul_bf16
   decltype(matmul_turned::wgmma_turns<kAny>)* matmul_turned_hopper;  ///< rung 2 of matmul_turned
+  decltype(matmul_fp8::wgmma<kAny>)* matmul_fp8_hopper;              ///< rung 3 of matmul_fp8
+  decltype(matmul_fp8::wgmma_of_gradients<kAny>)*
+      matmul_fp8_of_gradients_hopper;                           ///< the same, of e5m2
   decltype(attention_bf16::persistent<kAny>)* attention_hopper;      ///< rung 6 of attention_bf16
   decltype(attention_bf16::persistent_f16<kAny>)* attention_hopper_f16;  ///< the same, of half
   decltype(attention_bf16::ping_pong<kAny>)* attention_hopper_wide;  ///< rung 5 of attention_bf16

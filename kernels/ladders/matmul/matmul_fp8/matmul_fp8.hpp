@@ -32,8 +32,12 @@ struct Problem {
   const simt::fp8_e4m3* b;
   /// @brief [columns / kGroup, rounded up; depth / kGroup].
   const float* b_scales;
-  /// @brief [rows, columns], written.
+  /// @brief [rows, columns], written; null where the result is `sums`.
   simt::bf16* c;
+  /// @brief [rows, columns] in fp32: rung 3's result where c is null.
+  float* sums = nullptr;
+  /// @brief Whether the result is added to sums.
+  bool adds = false;
 };
 
 /// @brief Rung 1: elements become bf16 in registers, which is exact, and are multiplied as such.
@@ -47,5 +51,9 @@ void tensor_cores(const Problem& problem, const simt::Queue& queue);
 /// @brief Rung 3: Hopper's tensor cores multiply fp8, as wgmma; columns are even.
 template <simt::Executor executor>
 void wgmma(const Problem& problem, const simt::Queue& queue);
+
+/// @brief The same where a's bytes are of e5m2, as gradients are.
+template <simt::Executor executor>
+void wgmma_of_gradients(const Problem& problem, const simt::Queue& queue);
 
 }  // namespace ultra::kernels::matmul_fp8

@@ -108,9 +108,11 @@ enum class Element : std::uint8_t {
   kF16,
   /// @brief 32 elements along the depth, as many bytes.
   kE4m3,
+  /// @brief The same; a's are e5m2.
+  kE5m2ByE4m3,
 };
 
-/// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16 or half, or m64nNk32 of e4m3, with sums in float.
+/// @brief One lane's part in wgmma.mma_async m64nNk16 of bf16 or half, or m64nNk32 of fp8, with sums in float.
 struct Product {
   /// @brief The lane's N / 2 sums.
   float* sums;
@@ -128,7 +130,7 @@ struct Product {
   Major b_major;
   /// @brief Whether the product is added to the sums, or replaces them.
   bool adds;
-  /// @brief Of both factors; those of a byte lie by rows, in shared memory.
+  /// @brief Of the factors; those of a byte lie by rows, in shared memory.
   Element element = Element::kBf16;
 };
 

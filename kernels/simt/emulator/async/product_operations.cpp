@@ -51,18 +51,22 @@ std::vector<float> matrix_of(const std::array<std::array<unsigned, 4>, 32>& left
   return matrix;
 }
 
+// The elements of a right factor beside a left one of these.
+Element right_of(Element left) { return left == Element::kE5m2ByE4m3 ? Element::kE4m3 : left; }
+
 // A factor's elements, of which 16 bits are one or two.
 std::vector<float> values_of(const std::vector<std::uint16_t>& words, Element element) {
   std::vector<float> values;
   values.reserve(2 * words.size());
   for (const std::uint16_t word : words) {
-    if (element != Element::kE4m3) {
+    if (element == Element::kBf16 || element == Element::kF16) {
       values.push_back(to_float(word, element));
       continue;
     }
     for (const int shift : {0, 8}) {
       const auto byte = static_cast<std::uint8_t>(word >> shift);
-      values.push_back(static_cast<float>(fp8_e4m3::from_bits(byte)));
+      values.push_back(element == Element::kE4m3 ? static_cast<float>(fp8_e4m3::from_bits(byte))
+                                                 : static_cast<float>(fp8_e5m2::from_bits(byte)));
     }
   }
   return values;
@@ -265,8 +269,8 @@ void Units::add(const ProductInFlight& flight) {
       product.left != nullptr
           ? matrix_of(flight.left, flight.product.element)
           : values_of(gather_matrix(product.a, product.a_major, quarter, kRows), product.element);
-  const std::vector<float> b =
-      values_of(gather_matrix(product.b, product.b_major, 0, product.columns), product.element);
+  const std::vector<float> b = values_of(
+      gather_matrix(product.b, product.b_major, 0, product.columns), right_of(product.element));
   const std::size_t depth = a.size() / kRows;
   Accumulator& sums = *flight.sums;
   for (std::size_t lane = 0; lane < kLanes; ++lane) {

@@ -1,6 +1,6 @@
 // Rung 3: Hopper's products of fp8. Checked on the emulator, right on an H200.
 //
-// Idea:   wgmma takes e4m3 as it lies: in bytes, a stage of the ring is that of matmul_bf16's rung 11.
+// Idea:   wgmma takes fp8 as it lies: in bytes, a stage of the ring is that of matmul_bf16's rung 11.
 //         A group's sums begin anew in registers of their own. While one warpgroup scales them and
 //         adds them to its sums (promotes them), the tensor cores multiply for the other.
 // Gain:   tensor cores that are twice as fast as in bf16, and half the bytes.
@@ -14,6 +14,7 @@
 #include "kernels/ladders/matmul/matmul_bf16/hopper/ring.cuh"
 #include "kernels/ladders/matmul/matmul_bf16/tile_order.cuh"
 #include "kernels/ladders/matmul/matmul_fp8/matmul_fp8.hpp"
+#include "kernels/ladders/matmul/matmul_turned/by_layout.cuh"
 
 namespace ultra::kernels::matmul_fp8 {
 namespace {
@@ -56,6 +57,7 @@ __device__ __forceinline__ void promote(Sums& sums, const Sums& group_sums,
 }
 
 // Multiplies 64 rows of a tile by its columns over the whole depth, a group to a stage.
+template <typename Left>
 __device__ __forceinline__ void multiply(Shared& ring, RingPosition<kStages>& position, Sums& sums,
                                          const Problem& problem, int first_row, int row,
                                          int column) {
@@ -72,7 +74,7 @@ __device__ __forceinline__ void multiply(Shared& ring, RingPosition<kStages>& po
     begin_products();
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
-      multiply_e4m3_async(group_sums[0], a + 2 * step, b + 2 * step, step > 0);
+      multiply_fp8_async<Left>(group_sums[0], a + 2 * step, b + 2 * step, step > 0);
     }
     commit_products();
     float of_rows[2];  // on their way while the tensor cores multiply
@@ -94,6 +96,23 @@ __device__ __forceinline__ void multiply(Shared& ring, RingPosition<kStages>& po
 }
 // [/region]
 
+// Stores sums of 64 rows from (row, column) on, or adds to them, in fp32.
+__device__ __forceinline__ void store_floats(const Problem& problem, int row, int column,
+                                             const Sums& sums) {
+  const int lane = threadIdx.x % 32;
+  const int own = row + threadIdx.x % kWarpgroup / 32 * 16 + lane / 4;
+#pragma unroll
+  for (int i = 0; i < BN / 8; ++i) {
+#pragma unroll
+    for (int lower = 0; lower < 2; ++lower) {
+      const float* const pair = &sums[0][4 * i + 2 * lower];
+      matmul_turned::store_sum_pair(problem.sums, own + lower * 8, column + i * 8 + lane % 4 * 2,
+                                    problem.rows, problem.columns, pair[0], pair[1], problem.adds);
+    }
+  }
+}
+
+template <typename Left>
 __global__ void __launch_bounds__(kThreads, 1)
     wgmma_kernel(const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map,
                  const Problem problem) {
@@ -120,9 +139,13 @@ __global__ void __launch_bounds__(kThreads, 1)
     for (int tile = blockIdx.x; tile < row_tiles * column_tiles; tile += gridDim.x) {
       const auto [row, column] = tile_at(tile, row_tiles, column_tiles, kBand);
       Sums sums = {};
-      multiply(ring, position, sums, problem, first_row, row * BM, column * BN);
-      store_warpgroup_sums(problem.c, row * BM + first_row, column * BN, problem.rows,
-                           problem.columns, sums);
+      multiply<Left>(ring, position, sums, problem, first_row, row * BM, column * BN);
+      if (problem.c == nullptr) {
+        store_floats(problem, row * BM + first_row, column * BN, sums);
+      } else {
+        store_warpgroup_sums(problem.c, row * BM + first_row, column * BN, problem.rows,
+                             problem.columns, sums);
+      }
     }
   }
 }
@@ -132,13 +155,11 @@ TensorMap describe_bytes(const fp8_e4m3* matrix, int rows, int depth, int box_ro
   return describe_matrix(reinterpret_cast<const bf16*>(matrix), rows, depth / 2, box_rows);
 }
 
-}  // namespace
-
-template <>
-void wgmma<kExecutor>(const Problem& problem, const Queue& queue) {
+template <typename Left>
+void launch_wgmma(const Problem& problem, const Queue& queue) {
   expect_hopper("rung 1 runs on any GPU since the A100");
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, BM);
-  launch(wgmma_kernel,
+  launch(wgmma_kernel<Left>,
          {.name = "wgmma",
           .grid = {.x = std::min(tiles, count_multiprocessors())},
           .block = {.x = kThreads},
@@ -146,6 +167,18 @@ void wgmma<kExecutor>(const Problem& problem, const Queue& queue) {
           .queue = queue},
          describe_bytes(problem.a, problem.rows, problem.depth, BM),
          describe_bytes(problem.b, problem.columns, problem.depth, BN), problem);
+}
+
+}  // namespace
+
+template <>
+void wgmma<kExecutor>(const Problem& problem, const Queue& queue) {
+  launch_wgmma<fp8_e4m3>(problem, queue);
+}
+
+template <>
+void wgmma_of_gradients<kExecutor>(const Problem& problem, const Queue& queue) {
+  launch_wgmma<fp8_e5m2>(problem, queue);
 }
 
 }  // namespace ultra::kernels::matmul_fp8
