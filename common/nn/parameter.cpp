@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "common/base/errors.hpp"
+#include "common/ops/fp8/fp8_products.hpp"
 #include "common/tensor/philox.hpp"
 
 namespace ultra::nn {
@@ -160,9 +162,14 @@ void Parameter::run(const GradientWork& work) {
 
 void add_matmul_grad(Parameter& weight, const Tensor& d_y, const Tensor& x) {
   for (const Tensor& each : {d_y, x}) weight.keep_for_grad(each);
-  weight.add_grad([d_y, x](const Tensor& grad, ops::Write write) {
-    ops::matmul_into(grad, ops::as_matrix(d_y), ops::Transpose::kYes, ops::as_matrix(x),
-                     ops::Transpose::kNo, write);
+  // What is known of products with the weight holds for this one, whenever it is computed.
+  const std::optional<ops::Fp8Factors> fp8 = ops::Fp8Products::with(weight.value());
+  weight.add_grad([d_y, x, fp8](const Tensor& grad, ops::Write write) {
+    const Tensor rows = ops::as_matrix(x);
+    std::optional<ops::Fp8Products> products;
+    if (fp8) products.emplace(std::vector{rows}, *fp8);
+    ops::matmul_into(grad, ops::as_matrix(d_y), ops::Transpose::kYes, rows, ops::Transpose::kNo,
+                     write);
   });
 }
 

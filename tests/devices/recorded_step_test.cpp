@@ -3,8 +3,10 @@
 // Covers: common/gpu/meta/tape.hpp.
 #include <set>
 
+#include "common/gpu/streams.hpp"
 #include "tests/devices/layouts.hpp"
 #include "tests/devices/one_rank_step.hpp"
+#include "tests/support/emulated_device.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::devices {
@@ -141,6 +143,31 @@ TEST_F(DeviceStep, AttentionInBf16CopiesNoHeads) {
         << announced[i - 1] << ", " << announced[i] << ", " << announced[i + 1];
   }
   EXPECT_GT(found, 1) << "forward and backward";
+}
+
+TEST_F(DeviceStep, OnAnH100ProductsOfLinearLayersAreInFp8) {
+  for (const std::string recipe : {"none", "delayed", "current", "blockwise"}) {
+    const std::size_t layers = random.between(1, 2);
+    const std::size_t heads = random.between(1, 2);
+    const std::string flags = fmt::format(
+        "--layers {} --hidden {} --heads {} --kv-heads 1 --ffn {} --seq {} --micro-batch 1 "
+        "--global-batch 1 --warmup 1 --precision fp8 --fp8-recipe {}",
+        layers, 64 * heads, heads, 8 * random.between(8, 20), random.between(64, 80), recipe);
+    SCOPED_TRACE(flags);
+    const Device h100 = test::emulated_device("9");
+    std::size_t packed = 0;
+    static_cast<void>(second_step(flags, h100, [&](bool begins) {
+      const auto note = [&](const gpu::StreamSlice& slice) {
+        if (slice.operation == "fp8_factor") ++packed;
+      };
+      h100.streams().set_listener(begins ? std::function<void(const gpu::StreamSlice&)>(note)
+                                         : nullptr);
+    }));
+    constexpr std::size_t kLinears = 7;  // four of attention, three of the feed-forward part
+    // y, d_x and d_weight, whose sums tiles cross.
+    const std::size_t products = recipe == "blockwise" ? 2 : 3;
+    EXPECT_EQ(packed, layers * kLinears * products * 2) << "two factors each";
+  }
 }
 
 /// Of each weight 4 bytes and those of its gradient and both moments; with master weights they are 4 bytes

@@ -132,7 +132,7 @@ Fp8ExpertLinears::Fp8ExpertLinears(const nn::BuildContext& context,
 std::vector<Tensor> Fp8ExpertLinears::forward(const Tensor& x, std::span<const std::size_t> rows,
                                               nn::Saved& saved) {
   const OnGrid input = tensors_.input(x, saved.pass());
-  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
+  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass(), Fp8::kE4m3);
   std::vector<Tensor> outputs = maps_->forward(input.numbers, rows, saved);
   tensors_.pack_input(x, input, saved);
   return outputs;
@@ -141,7 +141,7 @@ std::vector<Tensor> Fp8ExpertLinears::forward(const Tensor& x, std::span<const s
 Tensor Fp8ExpertLinears::backward(std::span<const Tensor> d_y, std::span<const std::size_t> rows,
                                   nn::Saved& saved) {
   tensors_.unpack_input(saved);
-  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
+  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass(), tensors_.gradient_format());
   const std::size_t experts = weights_ / d_y.size();  // their weights have one shape
   std::vector<Tensor> gradients;
   for (std::size_t map = 0; map < d_y.size(); ++map) {

@@ -192,11 +192,29 @@ void Fp8Tensors::unpack_input(nn::Saved& saved) const {
 }
 // [/region]
 
-Fp8Tensors::WeightsOnGrid::WeightsOnGrid(const Fp8Tensors& tensors, const nn::Pass& pass)
+/// Whether tiles begin where this rank's parts of the weights do, so that a tile of a product, which counts from
+/// there, has one scale.
+bool Fp8Tensors::has_tiles_of_products() const {
+  if (scope_.recipe.weight_tile() == kPerTensor) return true;
+  return std::ranges::all_of(weights_, [](const nn::Parameter* weight) {
+    return std::ranges::all_of(weight->shard(),
+                               [](const Range& part) { return part.begin % ops::kFp8Tile == 0; });
+  });
+}
+
+Fp8Tensors::WeightsOnGrid::WeightsOnGrid(const Fp8Tensors& tensors, const nn::Pass& pass, Fp8 left)
     : weights_(tensors.weights_) {
+  std::vector<Tensor> on_grid;
   for (std::size_t map = 0; map < weights_.size(); ++map) {
     values_.push_back(weights_[map]->value());
-    weights_[map]->set_value(tensors.weight_on_grid(map, pass));
+    on_grid.push_back(tensors.weight_on_grid(map, pass));
+    weights_[map]->set_value(on_grid.back());
+  }
+  if (tensors.has_tiles_of_products()) {
+    products_.emplace(
+        std::move(on_grid),
+        ops::Fp8Factors{.left = left == Fp8::kE4m3 ? ops::Fp8Left::kE4m3 : ops::Fp8Left::kE5m2,
+                        .have_one_scale = tensors.scope_.recipe.weight_tile() == kPerTensor});
   }
 }
 
@@ -211,7 +229,7 @@ Fp8Projections::Fp8Projections(const nn::BuildContext& context,
 // [region layer]
 std::vector<Tensor> Fp8Projections::forward(const Tensor& x, nn::Saved& saved) {
   const OnGrid input = tensors_.input(x, saved.pass());
-  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
+  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass(), Fp8::kE4m3);
   std::vector<Tensor> outputs = maps_->forward(input.numbers, saved);
   tensors_.pack_input(x, input, saved);
   return outputs;
@@ -219,7 +237,7 @@ std::vector<Tensor> Fp8Projections::forward(const Tensor& x, nn::Saved& saved) {
 
 Tensor Fp8Projections::backward(std::span<const Tensor> d_y, nn::Saved& saved) {
   tensors_.unpack_input(saved);
-  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
+  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass(), tensors_.gradient_format());
   std::vector<Tensor> gradients;
   for (std::size_t map = 0; map < d_y.size(); ++map) {
     gradients.push_back(tensors_.gradient(map, d_y[map], saved.pass()));
@@ -234,7 +252,7 @@ Fp8Linear::Fp8Linear(const nn::BuildContext& context, std::unique_ptr<nn::Layer>
 
 Tensor Fp8Linear::forward(const Tensor& x, nn::Saved& saved) {
   const OnGrid input = tensors_.input(x, saved.pass());
-  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
+  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass(), Fp8::kE4m3);
   const Tensor y = map_->forward(input.numbers, saved);
   tensors_.pack_input(x, input, saved);
   return y;
@@ -242,7 +260,7 @@ Tensor Fp8Linear::forward(const Tensor& x, nn::Saved& saved) {
 
 Tensor Fp8Linear::backward(const Tensor& d_y, nn::Saved& saved) {
   tensors_.unpack_input(saved);
-  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass());
+  const Fp8Tensors::WeightsOnGrid weights(tensors_, saved.pass(), tensors_.gradient_format());
   return map_->backward(tensors_.gradient(0, d_y, saved.pass()), saved);
 }
 

@@ -20,6 +20,7 @@
 /// used, because tokens are on different ranks in different layouts.
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -30,6 +31,7 @@
 #include "common/comm/communicator.hpp"
 #include "common/nn/layer.hpp"
 #include "common/nn/layer_factory.hpp"
+#include "common/ops/fp8/fp8_products.hpp"
 
 namespace ultra::mixed_precision {
 
@@ -64,14 +66,18 @@ class Fp8Tensors {
   void pack_input(const Tensor& x, const OnGrid& input, nn::Saved& saved) const;
   /// @brief Before its backward pass: brings the input back, also one that was made again.
   void unpack_input(nn::Saved& saved) const;
+  /// @brief The format of gradients of outputs.
+  [[nodiscard]] Fp8 gradient_format() const { return scope_.recipe.gradient_format(); }
   /// @brief The gradient of output `map`, on the grid.
   [[nodiscard]] Tensor gradient(std::size_t map, const Tensor& d_y, const nn::Pass& pass) const;
 
-  /// @brief Weights on the grid while it lives; then they are what they were.
+  /// @brief Weights on the grid while it lives; then they are what they were. Products with them may be
+  /// computed in fp8 (ops::Fp8Products), where no tile is cut.
   class WeightsOnGrid {
    public:
     /// @param tensors  outlives this.
-    WeightsOnGrid(const Fp8Tensors& tensors, const nn::Pass& pass);
+    /// @param left     the format of what is multiplied with the weights.
+    WeightsOnGrid(const Fp8Tensors& tensors, const nn::Pass& pass, Fp8 left);
     ~WeightsOnGrid();
     WeightsOnGrid(const WeightsOnGrid&) = delete;
     WeightsOnGrid& operator=(const WeightsOnGrid&) = delete;
@@ -79,6 +85,7 @@ class Fp8Tensors {
    private:
     std::span<nn::Parameter* const> weights_;
     std::vector<Tensor> values_;  // that the optimizer knows
+    std::optional<ops::Fp8Products> products_;
   };
 
   /// @brief The layer's parameters: its weights, and the history if it has one.
@@ -98,6 +105,7 @@ class Fp8Tensors {
   [[nodiscard]] Tensor weight_on_grid(std::size_t map, const nn::Pass& pass) const;
   [[nodiscard]] GridPart token_part(const Tensor& x, const Range& features, std::size_t all) const;
   [[nodiscard]] GridPart input_part(const Tensor& x) const;
+  [[nodiscard]] bool has_tiles_of_products() const;
   [[nodiscard]] const Communicator* holders_of_tokens(const GridPart& part) const;
   [[nodiscard]] Tensor history_of(std::size_t place) const;
 

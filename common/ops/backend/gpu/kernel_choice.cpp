@@ -45,6 +45,12 @@ bool turned_tiles_fit(const Product& of) {
          (of.a_along_depth() || !of.b_along_depth());
 }
 
+/// Whether a product may be in fp8, and its ladder and the kernels that pack its factors take it.
+bool fp8_fits(const Product& of) {
+  return of.fp8 && (of.fp8->have_one_scale || of.a_along_depth()) && of.a.dtype() == DType::kBF16 &&
+         tiles_fit(of) && turned_tiles_fit(of);
+}
+
 /// Whether each query has the place of the key with its number, so that it sees those up to its own.
 bool sees_up_to_own(const AttentionOptions& options) {
   const auto queries = options.query_positions;
@@ -85,6 +91,9 @@ MatmulWay choose_matmul(const Hardware& hardware, const Product& of) {
   const Tensor& out = of.out;
   if (of.depth() == 0 || sums_by_trees(out.device())) return MatmulWay::kPlain;
   const MatmulLibrary library = out.device().matmul_library();
+  if (hardware.is_hopper && library != MatmulLibrary::kVendor && fp8_fits(of)) {
+    return MatmulWay::kHopperFp8;
+  }
   if (library != MatmulLibrary::kOurs && hardware.has_vendor_products) return MatmulWay::kVendor;
   if (library == MatmulLibrary::kVendor && out.device().kind() == DeviceKind::kCuda) {
     throw ConfigError("--matmul vendor: " + out.device().runtime().kernels().why_no_vendor());

@@ -4,7 +4,9 @@
 ///
 /// | operation          | where                                                 | kernels             |
 /// |--------------------|-------------------------------------------------------|---------------------|
-/// | matmul             | a GPU, unless --matmul ours                           | cuBLASLt            |
+/// | matmul             | on Hopper, unless --matmul vendor: one of Fp8Products | matmul_fp8, rung 3  |
+/// |                    | that fits matmul_turned                               |                     |
+/// |                    | a GPU, unless --matmul ours                           | cuBLASLt            |
 /// |                    | f32, at least kLeastTile x kLeastTile                 | matmul_fp32, rung 9 |
 /// |                    | bf16 to bf16, the same, depth a multiple of 8, both   | matmul_bf16, rung 6 |
 /// |                    | factors along the depth; on Hopper, columns a         |                     |
@@ -34,9 +36,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <vector>
 
 #include "common/ops/attention.hpp"
+#include "common/ops/fp8/fp8_products.hpp"
 #include "common/ops/matmul.hpp"
 #include "common/tensor/tensor.hpp"
 
@@ -58,16 +62,17 @@ struct Hardware {
 [[nodiscard]] Hardware hardware_of(const Device& device);
 
 /// @brief How a matrix product is computed.
-enum class MatmulWay { kPlain, kVendor, kLadderF32, kLadderBf16, kTurnedBf16 };
+enum class MatmulWay { kPlain, kVendor, kLadderF32, kLadderBf16, kTurnedBf16, kHopperFp8 };
 
 /// @brief out = a b, or += a b, where factors may be transposed.
 struct Product {
-  const Tensor& out;      ///< [rows, columns]
-  const Tensor& a;        ///< left factor
-  Transpose transpose_a;  ///< of the left factor
-  const Tensor& b;        ///< right factor
-  Transpose transpose_b;  ///< of the right factor
-  Write write;            ///< whether the result is added to
+  const Tensor& out;                ///< [rows, columns]
+  const Tensor& a;                  ///< left factor
+  Transpose transpose_a;            ///< of the left factor
+  const Tensor& b;                  ///< right factor
+  Transpose transpose_b;            ///< of the right factor
+  Write write;                      ///< whether the result is added to
+  std::optional<Fp8Factors> fp8{};  ///< of its factors, if it is one of Fp8Products
 
   /// @brief Terms of each sum.
   [[nodiscard]] std::size_t depth() const {

@@ -88,13 +88,15 @@ Tensor dense(const Tensor& matrix, Transpose transpose) {
 }
 
 /// Calls multiply(c, launched) to overwrite a dense c, and brings c to where it belongs.
+/// @param factors  what it reads.
 template <class Fn>
-void multiply_densely(const Product& of, const Tensor& a, const Tensor& b, const Fn& multiply) {
+void multiply_densely(const Product& of, std::initializer_list<Tensor> factors,
+                      const Fn& multiply) {
   const bool in_place = of.write == Write::kOverwrite && is_dense(of.out);
   const Tensor c =
       in_place ? of.out : Tensor::empty(of.out.device(), of.out.shape(), of.out.dtype());
   {
-    const auto launched = launch("matmul", {a, b}, {c});
+    const auto launched = launch("matmul", factors, {c});
     multiply(c, launched);
   }
   if (in_place) return;
@@ -107,7 +109,7 @@ void multiply_densely(const Product& of, const Tensor& a, const Tensor& b, const
 void multiply_f32(const Product& of) {
   const Tensor a = dense(of.a, of.transpose_a);
   const Tensor b = dense(of.b, of.transpose_b);
-  multiply_densely(of, a, b, [&](const Tensor& c, const KernelLaunch& launched) {
+  multiply_densely(of, {a, b}, [&](const Tensor& c, const KernelLaunch& launched) {
     launched.kernels().matmul_f32({.rows = checked_cast<int>(a.size(0)),
                                    .columns = checked_cast<int>(b.size(1)),
                                    .depth = checked_cast<int>(b.size(0)),
@@ -123,7 +125,7 @@ void multiply_f32(const Product& of) {
 void multiply_bf16(const Product& of, bool is_hopper) {
   const Tensor a = dense(of.a, of.transpose_a);
   const Tensor b = dense(of.b, of.b_along_depth() ? Transpose::kNo : Transpose::kYes);
-  multiply_densely(of, a, b, [&](const Tensor& c, const KernelLaunch& launched) {
+  multiply_densely(of, {a, b}, [&](const Tensor& c, const KernelLaunch& launched) {
     const kernels::Table& kernels = launched.kernels();
     const auto multiply = is_hopper ? kernels.matmul_hopper : kernels.matmul_bf16;
     multiply({.rows = checked_cast<int>(c.size(0)),
@@ -136,8 +138,20 @@ void multiply_bf16(const Product& of, bool is_hopper) {
   });
 }
 
-/// The products of a backward pass, with the factors as they lie. Results in f32 are added to by the
-/// kernel itself.
+/// The same by a kernel that can add to f32: multiply(c, launched, adds).
+/// @param factors  what it reads.
+template <class Fn, class... Tensors>
+void multiply_or_add(const Product& of, const Fn& multiply, const Tensors&... factors) {
+  if (of.write == Write::kAccumulate && of.out.dtype() == DType::kF32 && is_dense(of.out)) {
+    const auto launched = launch("matmul", {factors..., of.out}, {of.out});
+    return multiply(of.out, launched, true);
+  }
+  multiply_densely(of, {factors...}, [&](const Tensor& c, const KernelLaunch& launched) {
+    multiply(c, launched, false);
+  });
+}
+
+/// The products of a backward pass, with the factors as they lie.
 void multiply_turned(const Product& of, bool is_hopper) {
   using kernels::matmul_bf16::Lies;
   const Tensor a = dense(of.a, Transpose::kNo);
@@ -158,13 +172,63 @@ void multiply_turned(const Product& of, bool is_hopper) {
             .adds = adds},
            launched.queue());
   };
-  if (of.write == Write::kAccumulate && of.out.dtype() == DType::kF32 && is_dense(of.out)) {
-    const auto launched = launch("matmul", {a, b, of.out}, {of.out});
-    return multiply(of.out, launched, true);
-  }
-  multiply_densely(of, a, b, [&](const Tensor& c, const KernelLaunch& launched) {
-    multiply(c, launched, false);
-  });
+  multiply_or_add(of, multiply, a, b);
+}
+
+static_assert(kFp8Tile == std::size_t{generic::kFp8Group} &&
+              kFp8Tile == std::size_t{kernels::matmul_fp8::kGroup});
+
+/// A factor as the ladder of fp8 takes it.
+struct Fp8Codes {
+  Tensor codes;   // [rows, words] of four codes each
+  Tensor scales;  // [rows or squares' rows, groups]
+};
+
+/// @param is_turned  whether the matrix lies as [depth, rows].
+/// @param left       the format of a left factor, each of whose rows has scales of its own.
+Fp8Codes packed_factor(const Tensor& matrix, bool is_turned, std::optional<Fp8Left> left) {
+  const Tensor x = dense(matrix, Transpose::kNo);
+  const std::size_t rows = x.size(is_turned ? 1 : 0);
+  const std::size_t depth = x.size(is_turned ? 0 : 1);
+  const std::size_t groups = ceil_div(depth, kFp8Tile);
+  const std::size_t words = groups * kFp8Tile / sizeof(std::int32_t);
+  const std::size_t scales = left ? rows : ceil_div(rows, kFp8Tile);
+  const Fp8Codes packed{.codes = Tensor::empty(x.device(), {rows, words}, DType::kI32),
+                        .scales = Tensor::empty(x.device(), {scales, groups}, DType::kF32)};
+  const auto launched = launch("fp8_factor", {x}, {packed.codes, packed.scales});
+  launched.kernels().pack_factor({.rows = rows,
+                                  .depth = depth,
+                                  .x = elements<const simt::bf16>(x),
+                                  .is_turned = is_turned,
+                                  .is_left = left.has_value(),
+                                  .is_e5m2 = left == Fp8Left::kE5m2},
+                                 packed.codes.address(), elements<float>(packed.scales),
+                                 launched.queue());
+  return packed;
+}
+
+/// Hopper's rung of the fp8 ladder, behind kernels that find the factors' codes.
+void multiply_fp8(const Product& of) {
+  const Fp8Codes a = packed_factor(of.a, !of.a_along_depth(), of.fp8->left);
+  const Fp8Codes b = packed_factor(of.b, !of.b_along_depth(), std::nullopt);
+  const auto multiply = [&](const Tensor& c, const KernelLaunch& launched, bool adds) {
+    const bool is_float = c.dtype() == DType::kF32;
+    const kernels::Table& kernels = launched.kernels();
+    const auto kernel = of.fp8->left == Fp8Left::kE5m2 ? kernels.matmul_fp8_of_gradients_hopper
+                                                       : kernels.matmul_fp8_hopper;
+    kernel({.rows = checked_cast<int>(c.size(0)),
+            .columns = checked_cast<int>(c.size(1)),
+            .depth = checked_cast<int>(a.scales.size(1) * kFp8Tile),
+            .a = elements<const simt::fp8_e4m3>(a.codes),
+            .a_scales = elements<const float>(a.scales),
+            .b = elements<const simt::fp8_e4m3>(b.codes),
+            .b_scales = elements<const float>(b.scales),
+            .c = is_float ? nullptr : elements<simt::bf16>(c),
+            .sums = is_float ? elements<float>(c) : nullptr,
+            .adds = adds},
+           launched.queue());
+  };
+  multiply_or_add(of, multiply, a.codes, a.scales, b.codes, b.scales);
 }
 
 }  // namespace
@@ -172,7 +236,7 @@ void multiply_turned(const Product& of, bool is_hopper) {
 void KernelBackend::matmul(const Tensor& out, const Tensor& a, Transpose transpose_a,
                            const Tensor& b, Transpose transpose_b, Write write) const {
   if (out.numel() == 0) return;
-  const Product of{out, a, transpose_a, b, transpose_b, write};
+  const Product of{out, a, transpose_a, b, transpose_b, write, Fp8Products::with(b)};
   const Hardware hardware = hardware_of(of.out.device());
   switch (choose_matmul(hardware, of)) {
     case MatmulWay::kVendor:
@@ -183,6 +247,8 @@ void KernelBackend::matmul(const Tensor& out, const Tensor& a, Transpose transpo
       return multiply_bf16(of, has_hopper_kernel(hardware, of));
     case MatmulWay::kTurnedBf16:
       return multiply_turned(of, has_hopper_kernel(hardware, of));
+    case MatmulWay::kHopperFp8:
+      return multiply_fp8(of);
     case MatmulWay::kPlain:
       break;
   }

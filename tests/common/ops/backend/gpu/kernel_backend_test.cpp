@@ -6,10 +6,13 @@
 
 #include <numeric>
 
+#include "common/base/numeric.hpp"
+#include "common/gpu/runtime.hpp"
 #include "common/ops/adamw.hpp"
 #include "common/ops/cross_entropy.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/ops/embedding.hpp"
+#include "common/ops/fp8/fp8_products.hpp"
 #include "common/ops/rms_norm.hpp"
 #include "common/ops/swiglu.hpp"
 #include "tests/common/ops/backend/gpu/device_backend.hpp"
@@ -70,6 +73,71 @@ TEST_F(KernelBackendTest, ProductsOfAllWaysEqualTheCpus) {
                     8 * random.between(1, 12));
     }
   }
+}
+
+/// Whole numbers of fp8 up to 7 times a power of two for each tile, in bf16: sums of products are exact.
+Tensor of_fp8(test::Random& random, const Shape& shape, std::size_t tile_rows, bool has_one_scale) {
+  const Tensor x = Tensor::empty(Device::cpu(), shape, DType::kF32);
+  const std::size_t beside = ceil_div(shape[1], kFp8Tile);
+  std::vector<float> powers(has_one_scale ? 1 : ceil_div(shape[0], tile_rows) * beside);
+  for (float& power : powers) power = std::ldexp(1.0F, static_cast<int>(random.between(0, 4)) - 2);
+  const std::span<float> values = x.span<float>();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::size_t tile = i / shape[1] / tile_rows * beside + i % shape[1] / kFp8Tile;
+    const float number = static_cast<float>(random.between(0, 14)) - 7.0F;
+    values[i] = number * powers[has_one_scale ? 0 : tile];
+  }
+  return x.to(DType::kBF16);
+}
+
+TEST_F(KernelBackendTest, ProductsInFp8EqualTheCpusOfBf16) {
+  const bool is_hopper = device.runtime().properties().compute_capability_major == 9;
+  std::vector<std::string> launched;
+  device.streams().set_listener(
+      [&](const ultra::gpu::StreamSlice& slice) { launched.emplace_back(slice.operation); });
+  for (int round = 0; round < 10; ++round) {
+    const Fp8Factors factors{.left = random.pick({Fp8Left::kE4m3, Fp8Left::kE5m2}),
+                             .have_one_scale = random.pick({false, true})};
+    const bool turns_a = factors.have_one_scale && random.pick({false, true});
+    const bool turns_b = turns_a || random.pick({false, true});
+    const std::size_t rows = turns_a ? 8 * random.between(8, 40) : random.between(64, 300);
+    const std::size_t columns = 8 * random.between(8, 40);
+    const std::size_t depth = turns_a ? random.between(1, 300) : 8 * random.between(1, 40);
+    const Write write = random.pick({Write::kOverwrite, Write::kAccumulate});
+    const DType result = random.pick({DType::kBF16, DType::kF32});
+    SCOPED_TRACE(fmt::format("{} x {} x {} to {}, turned: {}, {}", rows, columns, depth,
+                             to_string(result), turns_a, turns_b));
+    const auto factor = [&](std::size_t own, bool turns, std::size_t tile_rows) {
+      return of_fp8(random, turns ? Shape{depth, own} : Shape{own, depth}, tile_rows,
+                    factors.have_one_scale);
+    };
+    const Tensor a = factor(rows, turns_a, 1);
+    const Tensor b = factor(columns, turns_b, kFp8Tile);
+    const Tensor out = of_fp8(random, {rows, columns}, 1, true).to(result);
+    const Tensor out_there = there(out);
+    const Tensor a_there = there(a);
+    const Tensor b_there = there(b);
+    launched.clear();
+    const Transpose transpose_a = turns_a ? Transpose::kYes : Transpose::kNo;
+    const Transpose transpose_b = turns_b ? Transpose::kNo : Transpose::kYes;
+    {
+      const Fp8Products products({b_there}, factors);
+      matmul_into(out_there, a_there, transpose_a, b_there, transpose_b, write);
+    }
+    const Tensor found = out_there.to(cpu);
+    device.streams().report_slices();
+    // On an H100 both factors are packed; so nothing else can have multiplied.
+    EXPECT_EQ(std::ranges::count(launched, "fp8_factor"), is_hopper ? 2 : 0);
+    matmul_into(out, a, transpose_a, b, transpose_b, write);
+    // Tensor cores keep about 14 bits of a sum of 128 (DeepSeek-V3, arXiv 2412.19437, sec. 3.5.2).
+    const bool has_few_bits = device.kind() == DeviceKind::kCuda && is_hopper;
+    const double lost = has_few_bits ? count_of(depth) * largest(a) * largest(b) * 0x1p-13 : 0.0;
+    const bool rounds_twice = has_few_bits || write == Write::kAccumulate;
+    const double roundings =
+        rounds_twice && result == DType::kBF16 ? 4 * rounding_bound(result, 1, largest(out)) : 0.0;
+    EXPECT_TRUE(all_near(found, out.to_vector(), lost + roundings));
+  }
+  device.streams().set_listener(nullptr);
 }
 
 /// @param document  tokens of the shortest one that is packed in either sequence; 0: none is.

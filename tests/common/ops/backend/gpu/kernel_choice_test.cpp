@@ -112,6 +112,45 @@ TEST_F(ChooseTest, ProductsOfABackwardPassAreMultipliedAsTheirFactorsLie) {
   EXPECT_EQ(way(DType::kF64, kYes, kNo, 64, 64, 64), MatmulWay::kPlain);
 }
 
+TEST_F(ChooseTest, ProductsThatMayBeInFp8AreOnHopper) {
+  const auto way = [&](const Hardware& hardware, const Shape& shape, const Shape& a, const Shape& b,
+                       Transpose transpose_a = Transpose::kNo, DType result = DType::kBF16,
+                       const Device& on = Device::cpu(),
+                       std::optional<Fp8Factors> fp8 = Fp8Factors{}) {
+    const Transpose transpose_b = shape[1] == b[0] ? Transpose::kYes : Transpose::kNo;
+    return choose_matmul(
+        hardware,
+        {Tensor::empty(on, shape, result), Tensor::empty(on, a, DType::kBF16), transpose_a,
+         Tensor::empty(on, b, DType::kBF16), transpose_b, Write::kOverwrite, fp8});
+  };
+  constexpr Transpose kNo = Transpose::kNo;
+  for (const Hardware& any : {hopper, bare_hopper}) {
+    EXPECT_EQ(way(any, {65, 72}, {65, 136}, {72, 136}), MatmulWay::kHopperFp8) << "y";
+    EXPECT_EQ(way(any, {65, 72}, {65, 136}, {136, 72}), MatmulWay::kHopperFp8) << "d_x";
+  }
+  EXPECT_NE(way(bare_hopper, {65, 72}, {65, 136}, {72, 136}, kNo, DType::kBF16, cpu, std::nullopt),
+            MatmulWay::kHopperFp8)
+      << "nobody said so";
+  EXPECT_EQ(way(ampere, {65, 72}, {65, 136}, {72, 136}), MatmulWay::kVendor);
+  EXPECT_EQ(way(emulated, {65, 72}, {65, 136}, {72, 136}), MatmulWay::kLadderBf16);
+  EXPECT_EQ(way(bare_hopper, {65, 72}, {65, 132}, {72, 132}), MatmulWay::kPlain) << "ragged rows";
+  EXPECT_NE(way(bare_hopper, {65, 76}, {65, 136}, {136, 76}), MatmulWay::kHopperFp8);
+  EXPECT_EQ(way(bare_hopper, {63, 72}, {63, 136}, {72, 136}), MatmulWay::kPlain) << "few rows";
+  EXPECT_EQ(way(bare_hopper, {72, 72}, {136, 72}, {136, 72}, Transpose::kYes),
+            MatmulWay::kTurnedBf16)
+      << "d_weight, of tiles that cross its sums";
+  EXPECT_EQ(way(bare_hopper, {72, 72}, {135, 72}, {135, 72}, Transpose::kYes, DType::kF32, cpu,
+                Fp8Factors{.have_one_scale = true}),
+            MatmulWay::kHopperFp8)
+      << "d_weight";
+  const Device vendors = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kVendor);
+  const Device trees = Device::create(DeviceKind::kCpu, 0, MatmulLibrary::kTrees);
+  EXPECT_EQ(way(hopper, {65, 72}, {65, 136}, {72, 136}, kNo, DType::kBF16, vendors),
+            MatmulWay::kVendor);
+  EXPECT_EQ(way(hopper, {65, 72}, {65, 136}, {72, 136}, kNo, DType::kBF16, trees),
+            MatmulWay::kPlain);
+}
+
 TEST_F(ChooseTest, HoppersKernelsStoreWholeUnits) {
   const Tensor a = matrix(64, 64, DType::kBF16);
   const auto has_kernel = [&](const Hardware& hardware, std::size_t columns) {
