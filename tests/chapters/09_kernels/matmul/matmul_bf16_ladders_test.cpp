@@ -1,9 +1,14 @@
 // What rungs of products on tensor cores change, in counters.
 
+#include <cmath>
+
 #include "kernels/ladders/matmul/matmul_bf16/tile_order.cuh"
+#include "kernels/ladders/matmul/matmul_fp8/matmul_fp8.hpp"
 #include "kernels/ladders/matmul/matmul_turned/matmul_turned.hpp"
 #include "kernels/ladders/matmul/split_k/split_k.hpp"
+#include "kernels/simt/buffer.hpp"
 #include "tests/chapters/09_kernels/ladder_fixture.hpp"
+#include "tests/support/toolbox.hpp"
 
 // What each rung of matmul_bf16 changes, in counters.
 namespace ultra::ladders::matmul_bf16_ladder_test {
@@ -137,6 +142,79 @@ TEST_F(MatmulFp8Ladder, OnHopperTheCopyEngineBringsTheElements) {
   // In each of two tiles, two groups: 256 threads with two rows and a column of scales.
   EXPECT_EQ(scales, 2U * 2 * 256 * 3 * sizeof(float));
   EXPECT_EQ(report.total(AccessKind::kSharedLoad).wavefronts, 0U);
+}
+
+class MatmulFp8OfGradients : public test::RandomTest {
+ protected:
+  template <typename T>
+  using Checked = simt::Buffer<T, simt::Executor::kChecked>;
+
+  /// Whole numbers up to this size.
+  template <typename T>
+  std::vector<T> whole(std::size_t count, std::size_t largest) {
+    std::vector<T> values;
+    for (std::size_t i = 0; i < count; ++i) {
+      values.emplace_back(static_cast<float>(random.between(0, 2 * largest)) -
+                          static_cast<float>(largest));
+    }
+    return values;
+  }
+
+  std::vector<float> powers(std::size_t count) {
+    std::vector<float> values;
+    for (std::size_t i = 0; i < count; ++i) {
+      values.push_back(std::ldexp(1.0F, static_cast<int>(random.between(0, 4)) - 2));
+    }
+    return values;
+  }
+};
+
+// Sums of such numbers are exact, so that every order gives the same.
+TEST_F(MatmulFp8OfGradients, TheLeftFactorIsOfE5m2AndFloatsAreAddedTo) {
+  using simt::fp8_e4m3;
+  using simt::fp8_e5m2;
+  const std::size_t rows = random.between(1, 200);
+  const std::size_t columns = 2 * random.between(1, 100);
+  const std::size_t groups = random.between(1, 3);
+  const std::size_t depth = 128 * groups;
+  const std::vector<fp8_e5m2> a = whole<fp8_e5m2>(rows * depth, 4);
+  const std::vector<fp8_e4m3> b = whole<fp8_e4m3>(columns * depth, 8);
+  const std::vector<float> a_scales = powers(rows * groups);
+  const std::vector<float> b_scales = powers((columns + 127) / 128 * groups);
+  const Checked<fp8_e5m2> a_there("a", a);
+  const Checked<fp8_e4m3> b_there("b", b);
+  const Checked<float> a_scales_there("a_scales", a_scales);
+  const Checked<float> b_scales_there("b_scales", b_scales);
+  const std::vector<float> before = whole<float>(rows * columns, 100);
+  for (const bool adds : {false, true}) {
+    Checked<float> sums("sums", rows * columns);
+    if (adds) sums.upload(before);
+    kernels::matmul_fp8::wgmma_of_gradients<simt::Executor::kChecked>(
+        {.rows = static_cast<int>(rows),
+         .columns = static_cast<int>(columns),
+         .depth = static_cast<int>(depth),
+         .a = reinterpret_cast<const fp8_e4m3*>(a_there.data()),
+         .a_scales = a_scales_there.data(),
+         .b = b_there.data(),
+         .b_scales = b_scales_there.data(),
+         .c = nullptr,
+         .sums = sums.data(),
+         .adds = adds},
+        {});
+    const std::vector<float> found = sums.download();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const std::size_t row = i / columns;
+      const std::size_t column = i % columns;
+      float expected = adds ? before[i] : 0.0F;
+      for (std::size_t k = 0; k < depth; ++k) {
+        expected += static_cast<float>(a[row * depth + k]) *
+                    static_cast<float>(b[column * depth + k]) * a_scales[row * groups + k / 128] *
+                    b_scales[column / 128 * groups + k / 128];
+      }
+      ASSERT_EQ(found[i], expected)
+          << row << ", " << column << " of " << rows << " x " << columns << " x " << depth;
+    }
+  }
 }
 
 }  // namespace ultra::ladders::matmul_fp8_ladder_test
