@@ -37,6 +37,10 @@ struct StageMemory {
 
 /// @brief What the allocator holds and cannot use: a part of what comes and goes.
 [[nodiscard]] double fragmented_bytes(const StageMemory& memory);
+/// @brief The same, but nothing where its one growing segment (Software::expandable_segments) serves no
+/// pipeline: memory_of_stage() counts that in its place.
+[[nodiscard]] double fragmented_bytes(const Software& software, const Layout& layout,
+                                      const StageMemory& memory);
 
 /// @brief Kinds of groups: axes of more than one rank.
 [[nodiscard]] int communicating_axes(const Layout& layout);

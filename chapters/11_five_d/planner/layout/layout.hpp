@@ -71,17 +71,26 @@ struct Software {
   bool fused_elementwise = true;   ///< activation, dropout and residual sum in one kernel each
   bool fused_accumulation = true;  ///< a weight's gradient is added up where its product is written
   bool fused_projections = true;   ///< query, key and value are one product, gate and up another
-  double loss_bytes = 0;           ///< of a logit within the loss, at most, beside the product's
-  double split_loss_bytes = 0;     ///< so many more where tp splits the vocabulary
-  bool keeps_all_logits = false;   ///< a pipeline's last stage keeps each micro-batch's to the end
-  bool receives_apart = false;     ///< a stage has buffers for the input and the gradient of every
-                                   ///< micro-batch, and keeps its outputs until their backward pass
+  double loss_bytes = 0;        ///< of a logit within the loss, at most, beside the product's; with
+                                ///< what the allocator cannot use there
+  double split_loss_bytes = 0;  ///< so many more where tp splits the vocabulary
+  bool keeps_all_logits = false;  ///< a pipeline's last stage keeps each micro-batch's to the end
+  bool receives_apart = false;    ///< a stage has buffers for the input and the gradient of every
+                                  ///< micro-batch, and keeps its outputs until their backward pass
   bool keeps_half_products =
       false;  ///< selective recomputation keeps every second product's output,
               ///< and attention's, and computes all else again
   bool weights_are_masters =
-      false;  ///< ZeRO-3's shards are the fp32 weights; gathered ones are cast,
-              ///< and the tables stay gathered
+      false;  ///< shards are the fp32 weights; gathered ones are cast, to fp8 where products
+              ///< are, and the tables stay gathered; ZeRO's other stages gather once a step,
+              ///< and sum whole gradients until its end
+  bool expandable_segments = false;  ///< the allocator's one segment of a stream grows, and all
+                                     ///< that it holds in vain is counted where it arises
+  bool last_norm_in_fp32 = false;    ///< and its input kept so
+  bool orders_apart =
+      false;  ///< what tp gathers or adds up along the sequence lies in memory of its
+              ///< own before, or behind, it is put in order
+  bool repeats_keys = false;  ///< attention gathers over cp the keys and values of each query head
   bool low_precision_gradients = false;  ///< keeps bf16 gradients beside the fp32 ones
   bool buckets_apart = false;  ///< replicas without ZeRO exchange copies of those, which stay
   double exchanged_gradient_bytes = 4;  ///< of an element when replicas exchange gradients

@@ -31,6 +31,10 @@ double fragmented_bytes(const StageMemory& memory) {
   return kFragmented * (memory.activations + memory.transient);
 }
 
+double fragmented_bytes(const Software& software, const Layout& layout, const StageMemory& memory) {
+  return software.expandable_segments && layout.pp == 1 ? 0 : fragmented_bytes(memory);
+}
+
 int communicating_axes(const Layout& layout) {
   int axes = 0;
   for (const std::size_t size : {layout.dp, layout.pp, layout.cp, layout.tp, layout.ep}) {
@@ -57,18 +61,43 @@ double holders(const Layout& layout, bool shards) {
   return shards ? real(layout.shard_ranks()) : 1;
 }
 
+/// Of a block's weights, gathered.
+/// Source: torchtitan/float8.py: enable_fsdp_float8_all_gather, only with dp_shard_enabled.
+double gathered_bytes(const Question& question, const Layout& layout, double weights) {
+  const Software& software = question.software;
+  const bool fp8 = software.weights_are_masters && software.fp8_products && layout.dp > 1;
+  return (fp8 ? 1 : element_bytes(layout)) * weights;
+}
+
+double weights_of_block(const StageParameters& held, std::size_t blocks) {
+  return (held.matrices + held.experts) / real(std::max<std::size_t>(1, blocks));
+}
+
 /// Where weights are the masters, a shard is no second copy of them, but of what has no master;
-/// gathered tables stay.
+/// gathered tables stay. Gathers have a pool of their own, where the tables lie beside a first block,
+/// or a block beside the next.
+/// Source: PyTorch, torch/distributed/fsdp/_fully_shard: foreach_all_gather's copy-in stream,
+/// all_gather_state, unsharded_accumulated_grad, and the stream that allocates reduce_output.
 StageMemory with_masters_as_weights(const Question& question, const Layout& layout,
                                     const std::vector<std::size_t>& blocks, std::size_t stage,
                                     StageMemory memory) {
-  if (!question.software.weights_are_masters || !zero::shards_parameters(layout.zero))
+  if (!question.software.weights_are_masters || !zero::shards_optimizer(layout.zero) ||
+      layout.shard_ranks() == 1) {
     return memory;
-  const double tables = (stage == 0 ? 1 : 0) + (stage == output_stage(layout) ? 1 : 0);
-  const double frozen = stage_parameters(question.work.model, layout, blocks, stage).frozen;
-  memory.parameters = state_bytes(layout.precision) * frozen / holders(layout, true);
-  memory.transient += tables * element_bytes(layout) *
-                      real(RankBlocks(question.work.model, layout).table_weights());
+  }
+  const double tables = ((stage == 0 ? 1 : 0) + (stage == output_stage(layout) ? 1 : 0)) *
+                        element_bytes(layout) *
+                        real(RankBlocks(question.work.model, layout).table_weights());
+  const StageParameters held = stage_parameters(question.work.model, layout, blocks, stage);
+  const double block = gathered_bytes(question, layout, weights_of_block(held, blocks[stage]));
+  memory.parameters = state_bytes(layout.precision) * held.frozen / holders(layout, true);
+  memory.transient += tables + std::max(tables + block, 2 * block);
+  if (zero::shards_parameters(layout.zero)) return memory;
+  memory.transient += real(blocks[stage]) * block;
+  if (zero::shards_gradients(layout.zero)) return memory;
+  memory.transient +=
+      memory.gradients + element_bytes(layout) * weights_of_block(held, blocks[stage]);
+  memory.gradients /= holders(layout, true);
   return memory;
 }
 
@@ -118,15 +147,26 @@ StageMemory with_whole_matrices(const Question& question, const Layout& layout,
 }
 
 /// Of a block's activations while its backward pass runs: of what it puts out and takes in, and of what
-/// its feed-forward network has inside.
-double activation_gradients(const Workload& work, const Layout& layout) {
+/// its feed-forward network has inside; and once more what tp is to add up, put in order.
+/// Source: PyTorch, torch/distributed/_functional_collectives.py: reduce_scatter_tensor.
+double activation_gradients(const Question& question, const Layout& layout) {
+  const Workload& work = question.work;
   const memory::TransformerShape& s = work.model.shape();
   const expert_parallel::MoeConfig& moe = work.model.layers.moe;
   const double rows = work.model.has_experts() ? real(moe.top_k) : 1;
   const double width = real(work.model.has_experts() ? moe.expert_ffn : s.ffn_hidden_size);
   const double inside = (s.kind == memory::BlockKind::kGpt ? 2 : 3) * width;
+  const double outside = question.software.orders_apart && layout.tp > 1 ? 3 : 2;
   return element_bytes(layout) * tokens_of(work, layout) *
-         (2 * real(s.hidden_size) + rows * inside / real(layout.tp));
+         (outside * real(s.hidden_size) + rows * inside / real(layout.tp));
+}
+
+/// Source: torchtitan/models/llama/model.py: repeat_kv; PyTorch,
+/// torch/distributed/tensor/experimental/_attention.py: _AllGatherRotater.
+double gathered_keys(const Question& question, const Layout& layout) {
+  if (!question.software.repeats_keys || layout.cp == 1) return 0;
+  return 2 * real(layout.cp) * element_bytes(layout) * tokens_of(question.work, layout) *
+         real(question.work.model.shape().hidden_size) / real(layout.tp);
 }
 
 /// Of a weight's gradient while it is whole, where its shard stays.
@@ -147,25 +187,27 @@ StageMemory at_the_worst_moment(const Question& question, const Layout& layout,
   const Workload& work = question.work;
   const double leaving = leaving_bytes(question, layout);
   const StageParameters held = stage_parameters(work.model, layout, blocks, stage);
-  const double block =
-      (held.matrices + held.experts) / real(std::max<std::size_t>(1, blocks[stage]));
-  memory.transient += activation_gradients(work, layout) + leaving * block;
+  const double block = weights_of_block(held, blocks[stage]);
+  memory.transient +=
+      activation_gradients(question, layout) + leaving * block + gathered_keys(question, layout);
   if (stage != output_stage(layout)) return memory;
   const TableBytes tables = table_bytes(work, layout, question.software);
   const double table = real(RankBlocks(work.model, layout).table_weights());
   const bool follows = stage == 0 && micro_batches_of(work, layout) > 1;
   double outside = follows ? leaving * table : 0;
   if (zero::shards_parameters(layout.zero)) {
-    outside +=
-        element_bytes(layout) * (block + (question.software.weights_are_masters ? 0 : table));
+    outside += gathered_bytes(question, layout, block) +
+               (question.software.weights_are_masters ? 0 : element_bytes(layout) * table);
   }
   memory.transient = std::max(outside + std::max(0.0, leaving * table - tables.loss),
                               memory.transient - tables.head);
   return memory;
 }
 
-/// Inputs under way are the first block's, and are counted there.
-/// Source: PyTorch, torch/distributed/pipelining/stage.py: args_recv_info, grad_recv_info, fwd_cache.
+/// Of each micro-batch a chunk has what it receives, what it puts out and, behind its backward pass,
+/// its input's gradient; inputs under way are the first block's, and are counted there.
+/// Source: PyTorch, torch/distributed/pipelining/stage.py: args_recv_info, grad_recv_info,
+/// output_chunks, clear_runtime_states.
 StageMemory with_stage_buffers(const Question& question, const Layout& layout, std::size_t stage,
                                StageMemory memory) {
   if (!question.software.receives_apart || layout.pp == 1) return memory;
@@ -177,9 +219,10 @@ StageMemory with_stage_buffers(const Question& question, const Layout& layout, s
       real(layout.schedule.chunks());
   const double first = stage == 0 ? 1 : 0;
   const double last = stage == output_stage(layout) ? 1 : 0;
+  const double receiving = real(layout.schedule.chunks()) - first;
+  const double sending = real(layout.schedule.chunks()) - last;
   const double messages =
-      (2 * real(layout.schedule.chunks()) - first - last) * real(micro_batches) +
-      (first - last) * under_way;
+      2 * (receiving + sending) * real(micro_batches) - 2 * receiving * under_way;
   memory.activations += messages * element_bytes(layout) * tokens_of(work, layout) *
                         real(work.model.shape().hidden_size) /
                         (layout.sequence_parallel ? real(layout.tp) : 1);
@@ -211,7 +254,8 @@ StageMemory memory_of_stage(const Question& question, const Layout& layout,
   memory = with_buckets(question, layout, blocks, stage, memory);
   memory = with_all_logits(question, layout, stage, memory);
   memory = with_whole_matrices(question, layout, blocks, stage, memory);
-  memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout));
+  memory.overhead = overhead_bytes(question.software, memory, communicating_axes(layout)) +
+                    fragmented_bytes(question.software, layout, memory) - fragmented_bytes(memory);
   return memory;
 }
 

@@ -107,17 +107,21 @@ double waiting_bytes(const Workload& work, const Layout& layout, const Software&
 }
 
 /// What is kept of a block of which every second product is computed again: its input, queries, values,
-/// the gate, what attention puts out, and what the last product does, before and after tp adds it up.
+/// the gate, what attention puts out, and what tp adds up behind it. A compiled block drops what its
+/// backward pass does not read: the last product's output, before and after tp adds it up.
+/// Source: torchtitan/parallelisms/parallelize_llama.py: _save_list; PyTorch, torch/utils/checkpoint.py
+/// and torch/_functorch/partitioners.py.
 double half_products_bytes(const memory::TransformerShape& s, const Layout& layout,
-                           std::size_t seq_len) {
+                           const Software& software, std::size_t seq_len) {
   const double n = real(layout.micro_batch * seq_len);
   const double h = real(s.hidden_size);
   const double t = real(layout.tp);
   const double between = layout.sequence_parallel ? n / t : n;
   const double inside = n * (2 * h + real(s.kv_hidden_size() + s.ffn_hidden_size)) / t;
-  const double put_out = n * h + (layout.tp > 1 ? between * h : 0);
+  const double added_up = layout.tp > 1 ? between * h : 0;
+  const double unread = software.fused_elementwise ? 0 : n * h + added_up;
   return real(memory::activation_element_bytes(layout.precision)) *
-         (between * h + inside + put_out);
+         (between * h + inside + added_up + unread);
 }
 
 }  // namespace
@@ -137,7 +141,7 @@ double kept_bytes(const Workload& work, const Layout& layout, const Software& so
   double bytes = real(rank.dense_bytes(seq_len, no_scores ? memory::Recompute::kSelective : mode));
   if (mode == memory::Recompute::kSelective && software.keeps_half_products &&
       s.kind != memory::BlockKind::kGpt) {
-    return std::max(half_products_bytes(s, layout, seq_len),
+    return std::max(half_products_bytes(s, layout, software, seq_len),
                     waiting_bytes(work, layout, software, false));
   }
   const bool splits = layout.sequence_parallel && layout.tp > 1;
@@ -172,6 +176,10 @@ TableBytes table_bytes(const Workload& work, const Layout& layout, const Softwar
   if (layout.sequence_parallel && software.keeps_inputs_gathered) {
     bytes.head += element * real(work.model.shape().hidden_size) * (tokens - tokens / tp);
   }
+  const double h = real(work.model.shape().hidden_size);
+  const double local = layout.sequence_parallel ? tokens / tp : tokens;
+  if (software.last_norm_in_fp32 && element < 4) bytes.head += 4 * h * local;
+  if (software.orders_apart && layout.tp > 1) bytes.head += element * h * tokens;
   return bytes;
 }
 

@@ -101,6 +101,8 @@ PublishedRow published_row(const JsonFields& fields) {
   software.fused_elementwise = fields.flag_or("fused_elementwise", software.fused_elementwise);
   software.overlaps_tensor = fields.flag_or("overlaps_tensor", software.overlaps_tensor);
   software.loss_bytes = fields.number_or("loss_bytes", software.loss_bytes);
+  software.expandable_segments =
+      fields.flag_or("expandable_segments", software.expandable_segments);
   software.fp8_products = fields.flag_or("fp8_products", software.fp8_products);
   read_speed(fields, row);
   if (const auto problem = why_impossible(row.question.work, row.layout)) {
@@ -217,7 +219,9 @@ ComparedRow compare(const PublishedRow& row) {
   if (row.memory_bytes) {
     const StageMemory& memory = compared.prediction.memory;
     compared.memory_ratio =
-        (memory.tensors() + (row.reserved ? fragmented_bytes(memory) : 0)) / *row.memory_bytes;
+        (memory.tensors() +
+         (row.reserved ? fragmented_bytes(row.question.software, row.layout, memory) : 0)) /
+        *row.memory_bytes;
   }
   return compared;
 }

@@ -92,14 +92,17 @@ TEST_F(StageParametersTest, KeptBytesAreKorthikantisEquations) {
 }
 
 TEST_F(StageParametersTest, EverySecondProductComputedAgain) {
-  // torchtitan's selective recomputation. Of a token a block of Llama 3 8B keeps its input, what it adds
-  // for attention and for the network (each of 4096), queries (4096), values (1024), what attention puts
-  // out (4096), and the gate (14336), in bf16; keys, and the network's other products, come again.
+  // torchtitan's selective recomputation. Of a token a block of Llama 3 8B keeps its input (4096),
+  // queries (4096), values (1024), what attention puts out (4096), and the gate (14336), in bf16; keys,
+  // and the network's other products, come again. What is not compiled keeps the last product (4096), too.
   const Workload work{.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 1};
-  const double elements = 4096 + 4096 + 1024 + 4096 + 14336 + 4096;
-  const Software& software = find_software("torchtitan");
+  const double elements = 4096 + 4096 + 1024 + 4096 + 14336;
+  Software software = find_software("torchtitan");
   EXPECT_EQ(kept_bytes(work, {}, software, memory::Recompute::kSelective, false),
             2 * 8192 * elements);
+  software.fused_elementwise = false;
+  EXPECT_EQ(kept_bytes(work, {}, software, memory::Recompute::kSelective, false),
+            2 * 8192 * (elements + 4096));
   EXPECT_GT(kept_bytes(work, {}, software, memory::Recompute::kNone, false), 2 * 8192 * elements);
 }
 
@@ -119,7 +122,8 @@ TEST_F(StageParametersTest, InputsThatStayGathered) {
 
 TEST_F(StageParametersTest, WeightsThatAreTheirOwnMasters) {
   // ZeRO-3 over 64: bf16 shards beside fp32 masters are 2 of 18 bytes a parameter less, but the two
-  // tables of 128256 x 4096 stay gathered: elsewhere it is the output table alone, in the loss.
+  // tables of 128256 x 4096 stay gathered, and beside them a first block in the pool that gathers:
+  // elsewhere it is the output table alone, in the loss.
   const Question as_is{
       .work = {.model = *find_model("llama-8b"), .seq_len = 8192, .global_batch = 64},
       .cluster = *replay::find_cluster("h100-hbm2e"),
@@ -132,7 +136,8 @@ TEST_F(StageParametersTest, WeightsThatAreTheirOwnMasters) {
   EXPECT_EQ(one.parameters, 0);
   EXPECT_NEAR(two.parameters, 2 * 8.03e9 / 64, 1e6);
   EXPECT_EQ(one.optimizer, two.optimizer);
-  EXPECT_EQ(one.transient - two.transient, 2 * 128256.0 * 4096);
+  const double block = 2 * 4096.0 * (4096 + 1024) + 3 * 4096.0 * 14336;
+  EXPECT_EQ(one.transient - two.transient, 2 * (3 * 128256.0 * 4096 + block));
 }
 
 TEST_F(StageParametersTest, LogitsOfAllMicroBatches) {
@@ -154,22 +159,24 @@ TEST_F(StageParametersTest, LogitsOfAllMicroBatches) {
   EXPECT_EQ(more(1), 0);
 }
 
-// PyTorch's cross_entropy going backward: log-probabilities, their gradient and that of the logits, in f32;
-// split over tp (loss_parallel) also the exponentials, and the input that tp has gathered.
+// PyTorch's cross_entropy going backward: log-probabilities, their gradient and that of the logits, in f32,
+// and what bf16 logits leave; split over tp (loss_parallel) also the exponentials, and the input that tp
+// has gathered, once more as it came. The norm before them keeps its input in f32.
 TEST_F(StageParametersTest, LogitsInTheLoss) {
   const Workload work{.model = *find_model("llama-70b"), .seq_len = 8192, .global_batch = 1};
   const Software& software = find_software("torchtitan");
   const double tokens = 8192;
-  const double norm = 2 * 2 * 8192 * tokens + 2 * tokens;
-  EXPECT_DOUBLE_EQ(table_bytes(work, {}, software).head, norm + 3 * 4 * tokens * 128256);
-  EXPECT_DOUBLE_EQ(table_bytes(work, {.tp = 8}, software).head,
-                   norm / 8 + 7.0 / 8 * 2 * 8192 * tokens + 4 * 4 * tokens * 128256 / 8);
+  const double norm = (4 + 2 * 2) * 8192 * tokens + 2 * tokens;
+  EXPECT_DOUBLE_EQ(table_bytes(work, {}, software).head, norm + (3 * 4 + 2) * tokens * 128256);
+  EXPECT_DOUBLE_EQ(
+      table_bytes(work, {.tp = 8}, software).head,
+      norm / 8 + (7.0 / 8 + 1) * 2 * 8192 * tokens + (4 * 4 + 2) * tokens * 128256 / 8);
   const Layout wide{.precision = memory::NumberFormats::kFp32};
   EXPECT_EQ(table_bytes(work, wide, software).loss, 0);
 }
 
-// PyTorch's pipeline stages: buffers for inputs and gradients of all micro-batches, and their outputs, but
-// inputs under way are what the first block keeps anyway.
+// PyTorch's pipeline stages: buffers for inputs and gradients of all micro-batches, their outputs, and
+// gradients of the inputs that are through; inputs under way are what the first block keeps anyway.
 TEST_F(StageParametersTest, BuffersOfEachMicroBatch) {
   const Question question{
       .work = {.model = *find_model("llama-70b"), .seq_len = 8192, .global_batch = 16},
@@ -181,7 +188,7 @@ TEST_F(StageParametersTest, BuffersOfEachMicroBatch) {
   const auto blocks = blocks_of_stages(question.work.model, layout, question.software);
   const double message = 2.0 * 8192 * 8192 / 8;
   for (const auto& [stage, messages] :
-       {std::pair{0U, 16 + 4}, {1U, 2 * 16}, {2U, 2 * 16}, {3U, 16 - 1}}) {
+       {std::pair{0U, 2 * 16}, {1U, 4 * 16 - 2 * 3}, {2U, 4 * 16 - 2 * 2}, {3U, 2 * 16 - 2}}) {
     EXPECT_DOUBLE_EQ(memory_of_stage(question, layout, blocks, stage).activations -
                          memory_of_stage(without, layout, blocks, stage).activations,
                      messages * message)

@@ -49,8 +49,8 @@ TEST(Exam, OfAProgramThatNoPresetKnewWithTwoConstantsFitted) {
   EXPECT_LE(group(answer, "torchtitan")["today"]["median"].get<double>(), 0.12);
   // More than half of the memory was missing in some rows when they were entered.
   EXPECT_LT(group(answer, "torchtitan")["memory_entered"]["worst"].get<double>(), 0.5);
-  EXPECT_GT(group(answer, "torchtitan")["memory_today"]["worst"].get<double>(), 0.8);
-  EXPECT_LE(group(answer, "torchtitan")["memory_today"]["median"].get<double>(), 0.1);
+  EXPECT_GE(group(answer, "torchtitan")["memory_today"]["worst"].get<double>(), 0.85);
+  EXPECT_LE(group(answer, "torchtitan")["memory_today"]["median"].get<double>(), 0.05);
 }
 
 TEST(Exam, APlanSaysHowFarOffItMayBe) {
