@@ -139,8 +139,8 @@ struct Table {
   decltype(matmul_turned::wgmma_turns<kAny>)* matmul_turned_hopper;  ///< rung 2 of matmul_turned
   decltype(matmul_fp8::wgmma<kAny>)* matmul_fp8_hopper;              ///< rung 3 of matmul_fp8
   decltype(matmul_fp8::wgmma_of_gradients<kAny>)*
-      matmul_fp8_of_gradients_hopper;                           ///< the same, of e5m2
-  decltype(attention_bf16::persistent<kAny>)* attention_hopper;      ///< rung 6 of attention_bf16
+      matmul_fp8_of_gradients_hopper;                            ///< the same, of e5m2
+  decltype(attention_bf16::persistent<kAny>)* attention_hopper;  ///< rung 6 of attention_bf16
   decltype(attention_bf16::persistent_f16<kAny>)* attention_hopper_f16;  ///< the same, of half
   decltype(attention_bf16::ping_pong<kAny>)* attention_hopper_wide;  ///< rung 5 of attention_bf16
   decltype(attention_bf16::ping_pong_f16<kAny>)* attention_hopper_wide_f16;  ///< the same, of half

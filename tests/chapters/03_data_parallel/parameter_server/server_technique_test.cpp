@@ -91,5 +91,14 @@ TEST_F(ServerTechnique, HasNoModelToLoadOrToValidate) {
                     HasSubstr("whole matrices. Choose adamw or sgd")));
 }
 
+TEST(ServerOptions, AStragglerIsOneOfTheReplicas) {
+  const ServerOptions options = valid("--straggler 2:5");
+  EXPECT_NO_THROW(options.expect_straggler_among(3));
+  const auto of_two = [&] { options.expect_straggler_among(2); };
+  test::expect_parts(test::message_of<ConfigError>(of_two),
+                     {"there is no replica 2 among 2. They are 0 to 1."});
+  EXPECT_NO_THROW(valid("").expect_straggler_among(1));
+}
+
 }  // namespace
 }  // namespace ultra::data_parallel

@@ -184,5 +184,17 @@ TEST_F(ServerFailure, AReplicaThatThrowsEndsAll) {
   }
 }
 
+TEST_F(ServerTraining, NeedsAServerAndAReplica) {
+  test::quietly([&] {
+    run_ranks(2, [](Communicator& world) {
+      for (const int servers : {0, 2, 3}) {
+        EXPECT_THAT(test::message_of<ConfigError>(
+                        [&] { static_cast<void>(make_server_world(world, {.servers = servers})); }),
+                    HasSubstr("servers in a world of 2 ranks"));
+      }
+    });
+  });
+}
+
 }  // namespace
 }  // namespace ultra::data_parallel

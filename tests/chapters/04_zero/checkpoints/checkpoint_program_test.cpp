@@ -330,5 +330,18 @@ TEST_F(BadCheckpointRun, TrainingsWithMoreStateThanCheckpointsHold) {
   EXPECT_FALSE(std::filesystem::exists(saved("new")));
 }
 
+TEST_F(BadCheckpointRun, AFolderWithOtherThings) {
+  const std::string notes = disk.write("other/notes.txt", "text");
+  refused_intact(kSixSteps, {saved("other"), "has no checkpoint", "found \"notes.txt\""},
+                 {"--dp", "2", "--resume", saved("other")});
+  disk.write("named/" + step_name(4), "no folder");
+  refused_intact(kSixSteps, {saved_step(4, "named"), "no file training.json"},
+                 {"--dp", "2", "--resume", saved("named")});
+  disk.write("hollow/" + step_name(4) + "/notes.txt", "no checkpoint");
+  refused_intact(kSixSteps,
+                 {saved_step(4, "hollow"), "no file training.json", "a part of a checkpoint"},
+                 {"--dp", "2", "--resume", saved("hollow")});
+}
+
 }  // namespace
 }  // namespace ultra::zero
