@@ -115,7 +115,6 @@ TEST_F(DatasetFiles, ReadingEndsWhenTheProgramIsToldToStop) {
 
 class WorkbooksText : public DatasetFiles {
  protected:
-  static Dataset committed() { return Dataset::workbook(build::kSourceDir); }
   static std::string bytes() {
     return test::read_file(std::string(build::kSourceDir) + "/data/workbook.txt");
   }

@@ -215,6 +215,15 @@ TEST_F(Masks, TargetsAreThoseWithALoss) {
   }
 }
 
+TEST_F(Masks, EachShareKnowsThePartOfTheWholeBatch) {
+  const Sampler whole(masked(test::random_mask(random, kTokens, 0.3)), 7, 6, seed);
+  for (std::size_t step = 0; step < 5; ++step) {
+    for (const Range share : {Range{0, 1}, Range{1, 6}, Range{0, 6}}) {
+      EXPECT_EQ(whole.share(share).part_with_loss(step), whole.part_with_loss(step));
+    }
+  }
+}
+
 TEST_F(Masks, AnotherMaskIsAnotherText) {
   std::string mask = test::random_mask(random, kTokens, 0.5);
   const Dataset one = masked(mask);

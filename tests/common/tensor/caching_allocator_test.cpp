@@ -183,6 +183,17 @@ TEST(MemoryTracker, APeakCarriesThePhaseInWhichItWasReached) {
   EXPECT_EQ(tracker.usage_at_peak().total(), tracker.peak_total().bytes);
 }
 
+TEST(MemoryTracker, APeakThatIsReachedAgainKeepsItsFirstPhase) {
+  MemoryTracker tracker;
+  tracker.set_phase("first");
+  tracker.add(kOther, 10);
+  tracker.remove(kOther, 10);
+  tracker.set_phase("second");
+  tracker.add(kOther, 10);
+  EXPECT_EQ(tracker.peak(kOther).phase, "first");
+  EXPECT_EQ(tracker.peak_total().phase, "first");
+}
+
 TEST(MemoryTracker, ResettingStartsThePeaksFromTheCurrentUsage) {
   MemoryTracker tracker;
   tracker.add(kParameters, 10);

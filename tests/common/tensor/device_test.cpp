@@ -39,6 +39,17 @@ TEST(Device, WithoutAGpuCudaIsRefusedInWords) {
   EXPECT_THAT(message, HasSubstr("--device cpu or emulated"));
 }
 
+TEST(Device, PeaksAreLabelledAndReset) {
+  const Device device = Device::cpu();
+  device.set_phase("forward");
+  static_cast<void>(Tensor::zeros(device, {100}, DType::kF64));
+  device.set_phase("backward");
+  EXPECT_EQ(device.memory().peak_total().bytes, 800U);
+  EXPECT_EQ(device.memory().peak_total().phase, "forward");
+  device.reset_memory_peaks();
+  EXPECT_EQ(device.memory().peak_total().bytes, 0U);
+}
+
 TEST(Device, AnImpossibleRequestSaysHowMuchAndWhatToDo) {
   if (test::sanitizer_owns_the_heap()) GTEST_SKIP() << "a sanitizer ends the program instead";
   const Device device = Device::cpu();
@@ -100,6 +111,17 @@ TEST(DeviceMemoryLimit, ARefusedRequestLeavesNoTrace) {
   EXPECT_EQ(device.reserved_bytes(), reserved);
   EXPECT_EQ(device.system_allocations(), 1U);
   EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {5}, DType::kF32)));
+}
+
+TEST(DeviceMemoryLimit, BelowWhatIsInUseRefusesEverythingMore) {
+  const Device device = Device::cpu();
+  Tensor held = Tensor::zeros(device, {10}, DType::kF64, kParameters);
+  device.set_memory_limit(50);
+  EXPECT_THAT(refusal(device, 1), HasSubstr("do not fit into 50 B, of which 80 B are in use"));
+  held.set_category(kGradients);
+  EXPECT_EQ(device.memory().current()[kGradients], 80U) << "what is there stays";
+  held = Tensor();
+  EXPECT_NO_THROW(static_cast<void>(Tensor::zeros(device, {6}, DType::kF64)));
 }
 
 /// Makes, checks and frees tensors; returns how many held a value that another thread wrote.

@@ -211,6 +211,14 @@ Tensor offsets(const Shape& shape) {
 
 using RandomRegions = test::RandomTest;
 
+TEST(RegionOf, AStridedViewIsItsRows) {
+  const Tensor t = offsets({6, 8});
+  for (const Tensor& view : {t.slice(1, {2, 5}), t.slice(1, {2, 5}).transpose(0, 1),
+                             t.slice(0, {1, 4}).slice(1, {7, 8}), t.slice(1, {3, 4})}) {
+    EXPECT_EQ(bytes_of(region_of(view), t), expected_bytes(view)) << view.shape().str();
+  }
+}
+
 TEST_F(RandomRegions, HoldAllBytesOfTheView) {
   for (int round = 0; round < 100; ++round) {
     const Tensor t = offsets({random.between(1, 4), random.between(1, 4), random.between(1, 4)});

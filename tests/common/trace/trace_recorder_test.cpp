@@ -90,6 +90,11 @@ TEST(TraceRecorder, OrdersEventsByTheirBeginning) {
   EXPECT_EQ(spans[2].at("name"), "third");
 }
 
+TEST(TraceRecorder, CountsMicrosecondsFromItsStart) {
+  const auto start = TraceRecorder::Clock::now();
+  EXPECT_EQ(TraceRecorder(1, start).at(start + std::chrono::milliseconds(3)), 3000.0);
+}
+
 TEST(TraceRecorder, SpansShowTheirFigures) {
   TraceRecorder recorder(0);
   recorder.add_span("communication", "all_reduce", 1.0, 2.0, {{"sent_bytes", 4096.0}});
@@ -97,21 +102,6 @@ TEST(TraceRecorder, SpansShowTheirFigures) {
   const std::vector<json> spans = events_of(recorder, "X");
   EXPECT_EQ(spans.at(0).at("args"), (json{{"sent_bytes", 4096.0}}));
   EXPECT_FALSE(spans.at(1).contains("args"));
-}
-
-TEST(TraceRecorder, RanksThatStartAtOneMomentShareOneFile) {
-  const auto start = TraceRecorder::Clock::now();
-  const TraceRecorder early(0, start);
-  TraceRecorder late(1, start + std::chrono::milliseconds(3));
-  EXPECT_EQ(early.at(start + std::chrono::microseconds(5)), 5.0);
-  EXPECT_EQ(late.at(start + std::chrono::microseconds(3500)), 500.0);
-  late.add_span("phase", "forward", 7.0, 8.0);
-  const std::vector<std::string> both = {early.events(), late.events()};
-  const json trace = json::parse(join_timelines(both));
-  std::set<int> ranks;
-  for (const json& event : trace.at("traceEvents")) ranks.insert(event.at("pid").get<int>());
-  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
-  EXPECT_EQ(trace.at("traceEvents").size(), 1U + 3U) << "a name; a name, a track and a span";
 }
 
 TEST(TraceRecorder, TakesEventsFromManyThreads) {
@@ -187,12 +177,18 @@ TEST(StepTimeline, RecordsNothingAfterTheTracedSteps) {
   TraceRecorder recorder(0);
   run_steps(Device::cpu(), &recorder, 10, 2);
   const Timeline timeline(recorder);
-  EXPECT_EQ(timeline.tracks.at("step").size(), 2U);
-  EXPECT_EQ(timeline.tracks.at("phase").size(), 4U);
+  const std::vector<Span>& steps = timeline.tracks.at("step");
+  const std::vector<Span>& phases = timeline.tracks.at("phase");
+  ASSERT_EQ(steps.size(), 2U);
+  ASSERT_EQ(phases.size(), 4U);
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    const double earliest = i % 2 == 0 ? steps[i / 2].begin : phases[i - 1].end;
+    EXPECT_LE(earliest, phases[i].begin + kTimeRounding);
+    EXPECT_LE(phases[i].end, steps[i / 2].end + kTimeRounding);
+  }
   EXPECT_EQ(timeline.memory.size(), 2U * 2U * 2U) << "two per tensor, phase and traced step";
   for (const json& counter : timeline.memory) {
-    EXPECT_LE(counter.at("ts").get<double>(),
-              timeline.tracks.at("step").back().end + kTimeRounding);
+    EXPECT_LE(counter.at("ts").get<double>(), steps.back().end + kTimeRounding);
   }
 }
 

@@ -78,10 +78,6 @@ class PlainCopy : public PlainTest {
   static Layout transposed_rows(std::size_t rows, std::size_t columns) {
     return {.rank = 2, .extents = {columns, rows}, .strides = {1, 2 * columns}};
   }
-
-  static Layout contiguous(std::size_t rows, std::size_t columns) {
-    return {.rank = 2, .extents = {rows, columns}, .strides = {columns, 1}};
-  }
 };
 
 // [seq, heads, head_dim] to [heads, seq, head_dim], as attention's kernels want it, and the bytes of the

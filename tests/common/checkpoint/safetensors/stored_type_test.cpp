@@ -5,8 +5,6 @@
 
 #include "common/checkpoint/safetensors/stored_type.hpp"
 
-#include <cstring>
-
 #include "common/checkpoint/checksum.hpp"
 #include "common/checkpoint/safetensors/convert.hpp"
 #include "common/checkpoint/safetensors/element_runs.hpp"

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <compare>
-#include <cstdio>
 
 #include "common/comm/engine/short_turns.hpp"
 #include "tests/support/toolbox.hpp"

@@ -72,18 +72,6 @@ TEST(RankMeter, WhatIsUnderWayAfterTheLastStepIsTimeButNoCompute) {
   });
 }
 
-TEST(RankMeter, CountsNoTrafficOfTheSetUp) {
-  run_ranks(2, [](Communicator& world) {
-    const Device device = Device::cpu();
-    const Tensor data = Tensor::zeros(device, {64}, DType::kF32);
-    RankMeter meter(world, device);
-    world.all_reduce(data).wait();
-    EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 1U);
-    meter.run_began();
-    EXPECT_EQ(meter.summary().communication[OpKind::kAllReduce].operations, 0U);
-  });
-}
-
 TEST(RankMeter, CountsNeitherTrafficNorTimeOfAPause) {
   run_ranks(2, [](Communicator& world) {
     const Device device = Device::cpu();

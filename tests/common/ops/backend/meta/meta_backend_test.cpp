@@ -1,5 +1,4 @@
 // What the meta device says of operations: against sums written out, and against the emulated device.
-#include <map>
 
 #include "common/gpu/meta/tape.hpp"
 #include "common/gpu/streams.hpp"
@@ -216,12 +215,6 @@ TEST_F(MetaBackendTest, AnnouncesWhatTheEmulatedDeviceAnnounces) {
     EXPECT_EQ(meta.streams().synchronizations() - waits,
               emulated.streams().synchronizations() - waits_before);
   }
-}
-
-TEST_F(MetaBackendTest, IsChosenForItsDeviceAlone) {
-  EXPECT_EQ(&backend_of(meta), &meta_backend());
-  EXPECT_EQ(&backend_of(Device::cpu()), &cpu_backend());
-  EXPECT_EQ(&backend_of(Device::create(DeviceKind::kEmulated)), &kernel_backend());
 }
 
 }  // namespace
