@@ -148,11 +148,19 @@ class CrashingDisk final : public checkpoint::FileLayer {
   }
 
   void remove_all(const std::filesystem::path& path) override {
-    throw FileError(fmt::format("{}: nothing needs to be removed.", path.string()));
+    const Operation operation = begin_or_fail({Asked::kRemove, path.string()});
+    if (!find(path)) return;
+    change({.node = *find(clean(path).parent_path()),
+            .what = operation.str(),
+            .names = {{clean(path).filename().string(), {}}}});
   }
 
   [[nodiscard]] std::vector<std::string> list(const std::filesystem::path& folder) override {
-    throw FileError(fmt::format("{}: whoever writes knows the names.", folder.string()));
+    expect_power();
+    std::vector<std::string> names;
+    const std::size_t node = find_or_refuse({Asked::kOpen, folder.string()}, folder);
+    for (const auto& [name, held] : cached_[node].names) names.push_back(name);
+    return names;
   }
 
   [[nodiscard]] bool exists(const std::filesystem::path& path) override {

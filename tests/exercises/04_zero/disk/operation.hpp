@@ -17,6 +17,7 @@ enum class Asked {
   kMakeFolder,
   kRename,
   kSyncFolder,
+  kRemove,
 };
 
 /// @brief One request.
@@ -32,7 +33,8 @@ struct Operation {
     constexpr const char* kFormats[] = {
         "create({0})",        "open_for_writing({0})", "write_at({2}, {3} bytes) of {0}",
         "resize({3}) of {0}", "sync() of {0}",         "close() of {0}",
-        "make_folder({0})",   "rename({0}, {1})",      "sync_folder({0})"};
+        "make_folder({0})",   "rename({0}, {1})",      "sync_folder({0})",
+        "remove_all({0})"};
     return fmt::format(fmt::runtime(kFormats[static_cast<std::size_t>(asked)]), path, to, offset,
                        bytes);
   }
