@@ -55,7 +55,7 @@ void Memory::configure_step(train::StepConfig& step_config, const train::Setup& 
   });
   step_config.cut.offer(cut_share);
   step_config.schedule.offer(accumulation_schedule);
-  step_config.rule = written_rule(setup.train.optimizer, setup.train.device);
+  step_config.rule = written_rule(setup.train.optimizer);
 }
 
 void Memory::write_formulas(train::Formulas& formulas, const train::Setup& setup) const {

@@ -62,9 +62,8 @@ void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_
   });
 }
 
-optim::Rule written_rule(std::string_view optimizer, DeviceKind device) {
-  if (optimizer != "adamw" || has_streams(device)) return optim::make_rule(optimizer);
-  return optim::adamw({}, written_adamw);
+optim::Rule written_rule(std::string_view optimizer) {
+  return optimizer == "adamw" ? optim::adamw({}, written_adamw) : optim::make_rule(optimizer);
 }
 
 }  // namespace ultra::memory

@@ -32,7 +32,7 @@ void wrap_written_parts(train::FactoryStack& factories, const RecomputeConfig& r
 void written_adamw(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                    const Tensor& second_moment, const ops::AdamWStep& constants);
 
-/// @brief The rule of --optimizer, with the written AdamW but on devices with streams.
-[[nodiscard]] optim::Rule written_rule(std::string_view optimizer, DeviceKind device);
+/// @brief The rule of --optimizer, with the written AdamW.
+[[nodiscard]] optim::Rule written_rule(std::string_view optimizer);
 
 }  // namespace ultra::memory

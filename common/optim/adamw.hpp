@@ -17,14 +17,15 @@ struct AdamWConfig {
   double weight_decay = 0.1;  ///< decoupled decay of tensors of two or more dimensions
 };
 
-/// @brief The update of one tensor, where it is not ops::adamw_into.
+/// @brief The update of one tensor on the host, where it is not ops::adamw_into.
 using AdamWUpdate =
     std::function<void(const Tensor& value, const Tensor& grad, const Tensor& first_moment,
                        const Tensor& second_moment, const ops::AdamWStep& constants)>;
 
 /// @brief AdamW: two states, "exp_avg" and "exp_avg_sq", the decaying means of the gradients and of their
 /// squares; 8 bytes per weight in f32.
-/// @param update  called for each tensor; empty: ops::adamw_into takes all that there are.
+/// @param update  called for each tensor on the host; empty, and on devices with streams: ops::adamw_into
+/// takes all that there are.
 /// Source: Loshchilov & Hutter 2019, arXiv 1711.05101, alg. 2.
 [[nodiscard]] Rule adamw(const AdamWConfig& config = {}, AdamWUpdate update = {});
 

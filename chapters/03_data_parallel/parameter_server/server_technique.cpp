@@ -233,7 +233,7 @@ std::unique_ptr<train::Worker> worker_with_servers(const train::Setup& setup,
   ensure(servers != nullptr, "a program without parameter servers");
   return parameter_server_worker(
       make_server_world(context.world, servers->options().settings(setup.train.dtype)), setup,
-      context, memory::written_rule(setup.train.optimizer, setup.train.device));
+      context, memory::written_rule(setup.train.optimizer));
 }
 
 }  // namespace ultra::data_parallel
