@@ -9,6 +9,7 @@
 #include "common/base/errors.hpp"
 #include "common/base/text.hpp"
 #include "common/base/units.hpp"
+#include "common/comm/comm_error.hpp"
 #include "common/train/run/text_messages.hpp"
 
 namespace ultra::train {
@@ -46,6 +47,12 @@ void agree(const Communicator& world, const std::function<void()>& fn) {
   const std::vector<std::string> verdicts = gather_texts(world, verdict_of(fn));
   const std::string error = broadcast_text(world, first_error(verdicts));
   if (error.empty()) return;
+  try {
+    // A rank that threw at once could be missed before the others have the error.
+    world.barrier().wait();
+  } catch (const CommError&) {
+    // Whoever has left the barrier has thrown: then all ranks have the error.
+  }
   if (error[0] == kConfigError) throw ConfigError(error.substr(1));
   throw FileError(error.substr(1));
 }

@@ -83,6 +83,9 @@ TEST_P(StorageTest, KeepsWhatIsWrittenAtAnyOffset) {
     std::copy(part.begin(), part.end(), expected.begin() + static_cast<std::ptrdiff_t>(begin));
   }
   EXPECT_TRUE(read(*file, 0, kSize) == expected);
+  Bytes four(4);
+  EXPECT_THROW(static_cast<void>(file->read_async(kSize - 3, four)), InternalError);
+  EXPECT_THROW(static_cast<void>(file->write_async(kSize + 1, {})), InternalError);
 }
 
 TEST_P(StorageTest, ManyTransfersMayBeUnderWayAndWaitedForInAnyOrder) {
