@@ -69,7 +69,7 @@ void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
 
 /// @brief Multiprocessors of the current GPU, without those that the queue spares: a quarter at most.
 /// @throws simt::SimtError
-[[nodiscard]] unsigned count_multiprocessors(const simt::Queue& queue = {});
+[[nodiscard]] unsigned count_multiprocessors(const simt::Queue& queue);
 
 }  // namespace ultra::kernels::hopper
 
@@ -138,7 +138,7 @@ void launch_clusters(void (*kernel)(Parameters...), const simt::Config& config,
 }
 
 /// @brief Multiprocessors of the emulated GPU, without those that the queue spares: a quarter at most.
-[[nodiscard]] inline unsigned count_multiprocessors(const simt::Queue& queue = {}) {
+[[nodiscard]] inline unsigned count_multiprocessors(const simt::Queue& queue) {
   constexpr unsigned kAll = simt::emulator::kMultiprocessors;
   return kAll - std::min(queue.spare_multiprocessors, kAll / 4);
 }

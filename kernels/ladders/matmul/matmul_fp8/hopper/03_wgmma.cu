@@ -161,7 +161,7 @@ void launch_wgmma(const Problem& problem, const Queue& queue) {
   const unsigned tiles = ceil_div(problem.columns, BN) * ceil_div(problem.rows, BM);
   launch(wgmma_kernel<Left>,
          {.name = "wgmma",
-          .grid = {.x = std::min(tiles, count_multiprocessors())},
+          .grid = {.x = std::min(tiles, count_multiprocessors(queue))},
           .block = {.x = kThreads},
           .shared_bytes = bytes_of<Shared>(),
           .queue = queue},
