@@ -23,22 +23,20 @@ class AttentionBackwardBf16 {
 
   Problem problem(ProblemBuffers& buffers) const {
     const kernels::attention_bf16::Problem forward{
-        .shape = inputs_.shape,
-        .q = buffers.input("q", to_bf16(inputs_.q)),
-        .k = buffers.input("k", to_bf16(inputs_.k)),
-        .v = buffers.input("v", to_bf16(inputs_.v)),
-        .o = buffers.scratch<bf16>("o", inputs_.q.size()),
-        .lse = buffers.scratch("lse", inputs_.shape.rows())};
+        {.shape = inputs_.shape,
+         .q = buffers.input("q", to_bf16(inputs_.q)),
+         .k = buffers.input("k", to_bf16(inputs_.k)),
+         .v = buffers.input("v", to_bf16(inputs_.v)),
+         .o = buffers.scratch<bf16>("o", inputs_.q.size()),
+         .lse = buffers.scratch("lse", inputs_.shape.rows())}};
     // What the backward pass gets from the forward pass.
     everywhere<kernels::attention_bf16::Problem>([]<simt::Executor executor>(const auto&... a) {
       kernels::attention_bf16::pipelined<executor>(a...);
     }).on(buffers.executor())(forward, {});
-    return {
-        backward_problem<kernels::attention_backward_bf16::Problem>(forward, inputs_, to_bf16(d_o_),
-                                                                    buffers),
-        buffers.scratch("d_q_sums", kernels::attention_backward_bf16::d_q_sums_of(inputs_.shape)),
-        buffers.scratch<unsigned>("turns",
-                                  kernels::attention_backward_bf16::turns_of(inputs_.shape))};
+    namespace backward = kernels::attention_backward_bf16;
+    return {{backward_problem<backward::ProblemOf<bf16>>(forward, inputs_, to_bf16(d_o_), buffers),
+             buffers.scratch("d_q_sums", backward::d_q_sums_of(inputs_.shape)),
+             buffers.scratch<unsigned>("turns", backward::turns_of(inputs_.shape))}};
   }
 
   static LadderInfo describe() {
@@ -55,7 +53,9 @@ class AttentionBackwardBf16 {
         .add("tensor_cores",
              "a kernel for keys, one for queries; nothing is exchanged between lanes",
              refuse_attention_bf16,
-             []<Executor executor>(const auto&... a) { rungs_of::tensor_cores<executor>(a...); })
+             []<Executor executor>(const Problem& of, const auto& queue) {
+               rungs_of::tensor_cores<executor>({of}, queue);
+             })
         .add_hopper(
             "one_kernel", "five products with wgmma; d_q is summed in a fixed order",
             refuse_attention_bf16,

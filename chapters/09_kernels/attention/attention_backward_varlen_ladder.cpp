@@ -23,12 +23,12 @@ class AttentionBackwardVarlen {
 
   Problem problem(ProblemBuffers& buffers) const {
     const AttentionInputs& pack = packed_.pack;
-    const forward_of::Problem forward{.pack = {.shape = pack.shape,
-                                               .q = buffers.input("q", to_bf16(pack.q)),
-                                               .k = buffers.input("k", to_bf16(pack.k)),
-                                               .v = buffers.input("v", to_bf16(pack.v)),
-                                               .o = buffers.scratch<bf16>("o", pack.q.size()),
-                                               .lse = buffers.scratch("lse", pack.shape.rows())},
+    const forward_of::Problem forward{.pack = {{.shape = pack.shape,
+                                                .q = buffers.input("q", to_bf16(pack.q)),
+                                                .k = buffers.input("k", to_bf16(pack.k)),
+                                                .v = buffers.input("v", to_bf16(pack.v)),
+                                                .o = buffers.scratch<bf16>("o", pack.q.size()),
+                                                .lse = buffers.scratch("lse", pack.shape.rows())}},
                                       .documents = static_cast<int>(packed_.documents()),
                                       .begins = buffers.input("begins", packed_.begins),
                                       .document_of = nullptr};

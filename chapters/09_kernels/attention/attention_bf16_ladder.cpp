@@ -18,12 +18,12 @@ class AttentionBf16 {
       : inputs_(draw_attention_bf16(sizes, seed)) {}
 
   Problem problem(ProblemBuffers& buffers) const {
-    return {.shape = inputs_.shape,
-            .q = buffers.input("q", to_bf16(inputs_.q)),
-            .k = buffers.input("k", to_bf16(inputs_.k)),
-            .v = buffers.input("v", to_bf16(inputs_.v)),
-            .o = buffers.output<bf16>("o", inputs_.q.size()),
-            .lse = buffers.output("lse", inputs_.shape.rows())};
+    return {{.shape = inputs_.shape,
+             .q = buffers.input("q", to_bf16(inputs_.q)),
+             .k = buffers.input("k", to_bf16(inputs_.k)),
+             .v = buffers.input("v", to_bf16(inputs_.v)),
+             .o = buffers.output<bf16>("o", inputs_.q.size()),
+             .lse = buffers.output("lse", inputs_.shape.rows())}};
   }
 
   static LadderInfo describe() {

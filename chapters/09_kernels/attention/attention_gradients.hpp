@@ -33,17 +33,19 @@ struct AttentionGradients {
 template <typename Problem, typename T, typename Forward>
 [[nodiscard]] Problem backward_problem(const Forward& forward, const AttentionInputs& inputs,
                                        const std::vector<T>& d_o, ProblemBuffers& buffers) {
-  return {.shape = inputs.shape,
-          .q = forward.q,
-          .k = forward.k,
-          .v = forward.v,
-          .o = forward.o,
-          .lse = forward.lse,
-          .d_o = buffers.input("d_o", d_o),
-          .delta = buffers.output("delta", inputs.shape.rows()),
-          .d_q = buffers.output<T>("d_q", inputs.q.size()),
-          .d_k = buffers.output<T>("d_k", inputs.k.size()),
-          .d_v = buffers.output<T>("d_v", inputs.v.size())};
+  Problem problem{};
+  problem.shape = inputs.shape;
+  problem.q = forward.q;
+  problem.k = forward.k;
+  problem.v = forward.v;
+  problem.o = forward.o;
+  problem.lse = forward.lse;
+  problem.d_o = buffers.input("d_o", d_o);
+  problem.delta = buffers.output("delta", inputs.shape.rows());
+  problem.d_q = buffers.output<T>("d_q", inputs.q.size());
+  problem.d_k = buffers.output<T>("d_k", inputs.k.size());
+  problem.d_v = buffers.output<T>("d_v", inputs.v.size());
+  return problem;
 }
 
 /// @brief What is in the buffers of such a problem.

@@ -17,12 +17,12 @@ class AttentionVarlen {
 
   Problem problem(ProblemBuffers& buffers) const {
     const AttentionInputs& pack = packed_.pack;
-    return {.pack = {.shape = pack.shape,
-                     .q = buffers.input("q", to_bf16(pack.q)),
-                     .k = buffers.input("k", to_bf16(pack.k)),
-                     .v = buffers.input("v", to_bf16(pack.v)),
-                     .o = buffers.output<bf16>("o", pack.q.size()),
-                     .lse = buffers.output("lse", pack.shape.rows())},
+    return {.pack = {{.shape = pack.shape,
+                      .q = buffers.input("q", to_bf16(pack.q)),
+                      .k = buffers.input("k", to_bf16(pack.k)),
+                      .v = buffers.input("v", to_bf16(pack.v)),
+                      .o = buffers.output<bf16>("o", pack.q.size()),
+                      .lse = buffers.output("lse", pack.shape.rows())}},
             .documents = static_cast<int>(packed_.documents()),
             .begins = buffers.input("begins", packed_.begins),
             .document_of = buffers.input("document_of", packed_.document_of())};

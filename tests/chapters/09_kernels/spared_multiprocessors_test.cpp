@@ -70,12 +70,12 @@ TEST(SparedMultiprocessors, AreLeftByAttention) {
         simt::Buffer<float, kChecked> lse("lse", std::size_t{3} * 450);
         simt::Report report;
         kernels::attention_bf16::persistent<kChecked>(
-            {.shape = shape,
-             .q = q.data(),
-             .k = k.data(),
-             .v = v.data(),
-             .o = o.data(),
-             .lse = lse.data()},
+            {{.shape = shape,
+              .q = q.data(),
+              .k = k.data(),
+              .v = v.data(),
+              .o = o.data(),
+              .lse = lse.data()}},
             {.report = &report, .spare_multiprocessors = spare});
         return made(o, report);
       },

@@ -208,13 +208,18 @@ void attend_by_ladder(const AttentionResult& result, const AttentionOperands& in
       of.lse = elements<float>(result.log_sum_exp);
       return of;
     };
-    const auto of_half = [&]<class T>() {
-      auto of = problem.template operator()<kernels::attention_bf16::ProblemOf<T>, T>();
+    const auto of_half = [&]<class Problem, class T>() {
+      Problem of = problem.template operator()<Problem, T>();
       if (o.dtype() == DType::kF32) of.wide_o = elements<float>(o);
       return of;
     };
-    const auto of_bf16 = [&] { return of_half.template operator()<simt::bf16>(); };
-    const auto of_f16 = [&] { return of_half.template operator()<simt::half>(); };
+    const auto of_bf16 = [&] {
+      return of_half.template operator()<kernels::attention_bf16::Problem, simt::bf16>();
+    };
+    const auto of_f16 = [&] {
+      return of_half
+          .template operator()<kernels::attention_bf16::ProblemOf<simt::half>, simt::half>();
+    };
     const kernels::Table& table = launched.kernels();
     const bool is_f16 = q.dtype() == DType::kF16;
     if (way == AttentionWay::kLadderF32) {
@@ -291,8 +296,8 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
       return of;
     };
     namespace backward = kernels::attention_backward_bf16;
-    const auto of_half = [&]<class T>() {
-      auto of = problem.template operator()<backward::ProblemOf<T>, T>();
+    const auto of_half = [&]<class Problem, class T>() {
+      Problem of = problem.template operator()<Problem, T>();
       if (dtype == DType::kF32) {
         of.wide_o = elements<const float>(o);
         of.wide_d_q = elements<float>(d_q);
@@ -301,11 +306,14 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
       }
       return of;
     };
-    const auto in_order = [&]<class T>() {
-      auto of = problem.template operator()<backward::OrderedProblemOf<T>, T>();
+    const auto in_order = [&]<class Problem, class T>() {
+      Problem of = problem.template operator()<Problem, T>();
       of.d_q_sums = elements<float>(d_q_sums);
       of.turns = elements<unsigned>(turns);
       return of;
+    };
+    const auto of_bf16 = [&] {
+      return of_half.template operator()<backward::Problem, simt::bf16>();
     };
     const kernels::Table& table = launched.kernels();
     const simt::Queue queue = launched.queue();
@@ -315,15 +323,19 @@ void differentiate_by_ladder(const AttentionGradients& gradients, const Attentio
           problem.template operator()<kernels::attention_backward::Problem, float>(), queue);
     } else if (way == AttentionWay::kHopperHalf) {
       is_f16
-          ? table.attention_backward_hopper_f16(in_order.template operator()<simt::half>(), queue)
-          : table.attention_backward_hopper(in_order.template operator()<simt::bf16>(), queue);
+          ? table.attention_backward_hopper_f16(
+                in_order.template operator()<backward::OrderedProblemOf<simt::half>, simt::half>(),
+                queue)
+          : table.attention_backward_hopper(
+                in_order.template operator()<backward::OrderedProblem, simt::bf16>(), queue);
     } else if (way == AttentionWay::kDocumentsBf16) {
-      table.attention_backward_documents(documents_of<kernels::attention_backward_varlen::Problem>(
-                                             of_half.template operator()<simt::bf16>(), begins),
-                                         queue);
+      table.attention_backward_documents(
+          documents_of<kernels::attention_backward_varlen::Problem>(of_bf16(), begins), queue);
     } else {
-      is_f16 ? table.attention_backward_f16(of_half.template operator()<simt::half>(), queue)
-             : table.attention_backward_bf16(of_half.template operator()<simt::bf16>(), queue);
+      is_f16
+          ? table.attention_backward_f16(
+                of_half.template operator()<backward::ProblemOf<simt::half>, simt::half>(), queue)
+          : table.attention_backward_bf16(of_bf16(), queue);
     }
   }
   put_back(gradients.d_query, d_q, order);

@@ -61,10 +61,10 @@ struct OrderedProblemOf : ProblemOf<T> {
   unsigned* turns;
 };
 
+/// @brief Of bf16; named as attention_bf16::Problem is.
+struct Problem : ProblemOf<simt::bf16> {};
 /// @brief Of bf16.
-using Problem = ProblemOf<simt::bf16>;
-/// @brief Of bf16.
-using OrderedProblem = OrderedProblemOf<simt::bf16>;
+struct OrderedProblem : OrderedProblemOf<simt::bf16> {};
 
 /// @brief Queries that rung 2 takes at once.
 inline constexpr int kOneKernelQueries = 64;

@@ -38,8 +38,9 @@ struct ProblemOf {
   float* wide_o = nullptr;
 };
 
-/// @brief Of bf16, which all rungs take.
-using Problem = ProblemOf<simt::bf16>;
+/// @brief Of bf16, which all rungs take. It has a name of its own: a GPU's compiler has another bf16 than the
+/// host's, and what one of them calls the other one has compiled.
+struct Problem : ProblemOf<simt::bf16> {};
 
 /// @brief Rung 1: flash attention with mma.sync; weights stay in registers.
 template <simt::Executor executor>
