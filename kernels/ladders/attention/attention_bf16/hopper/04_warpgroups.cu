@@ -34,7 +34,7 @@ template <int kHeadDim>
 __global__ void __launch_bounds__((kConsumers<kHeadDim> + 1) * kWarpgroup, 1)
     warpgroups_kernel(const __grid_constant__ TensorMap q_map,
                       const __grid_constant__ TensorMap k_map,
-                      const __grid_constant__ TensorMap v_map, const Problem problem) {
+                      const __grid_constant__ TensorMap v_map, const ProblemOf<bf16> problem) {
   attend_block<kHeadDim>({q_map, k_map, v_map}, problem, [](int) { return Independent{}; });
 }
 
