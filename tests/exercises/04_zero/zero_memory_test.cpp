@@ -1,4 +1,4 @@
-// Contract of exercise 04.6: cases worked by hand, published figures, shards dealt out one by one,
+// Contract of exercise 04.6: cases worked by hand, published figures, each state's share of the bytes,
 // and the collectives of a step walked through.
 #include "chapters/04_zero/zero_memory.hpp"
 
@@ -12,16 +12,15 @@ namespace {
 
 using memory::NumberFormats;
 using memory::StateBytes;
+using ultra::test::expect_close;
 using ultra::test::Suspect;
 using enum ZeroStage;
 
 /// Both numbers are the same few products and quotients in another order.
 constexpr double kRoundings = 1e-12;
 
-void expect_close(const std::string& what, double found, double expected,
-                  const std::vector<Suspect>& suspects) {
-  ultra::test::expect_close(what, found, expected, suspects, kRoundings);
-}
+constexpr const char* kMasterWeights =
+    "the fp32 master weights are optimizer states, too: 4 + 8 bytes in mixed precision.";
 
 std::string str(const Sharding& sharding, std::size_t parameters) {
   return fmt::format("{} parameters, stage {}, S = {}, R = {}", parameters, name_of(sharding.stage),
@@ -48,20 +47,7 @@ constexpr State kStates[] = {
      "from ZeRO-1 on, a rank keeps the optimizer states of its shard only: divide them by S.",
      "without ZeRO, every rank keeps all optimizer states: nothing is divided."}};
 
-/// Deals the parameters out to the ranks of a copy, to the first ranks one more where they do not
-/// divide, and averages what the ranks keep.
-double dealt(const Sharding& sharding, std::size_t parameters, std::size_t bytes_per_parameter,
-             bool sharded) {
-  const auto ranks = static_cast<std::size_t>(sharding.shards);
-  std::size_t bytes = 0;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::size_t own = parameters / ranks + (rank < parameters % ranks ? 1 : 0);
-    bytes += bytes_per_parameter * (sharded ? own : parameters);
-  }
-  return count_of(bytes) / count_of(ranks);
-}
-
-/// Holds each state against shards that are dealt out; returns what was found.
+/// Holds each state against its share of the bytes; returns what was found.
 RankBytes expect_bytes(const Sharding& sharding, std::size_t parameters, NumberFormats precision) {
   const RankBytes found = bytes_per_rank(sharding, parameters, precision);
   const double s = sharding.shards;
@@ -76,39 +62,27 @@ RankBytes expect_bytes(const Sharding& sharding, std::size_t parameters, NumberF
         {std::floor(all / s),
          "divide as real numbers, after the product: S need not divide the bytes."}};
     if (per_parameter == 12) {
-      for (const double divisor : {1.0, s}) {
-        const double moments = 8.0 * count_of(parameters) / divisor;
-        suspects.push_back(
-            {moments,
-             "the fp32 master weights are optimizer states, too: 4 + 8 bytes in mixed precision."});
-        suspects.push_back({4.0 * count_of(parameters) + moments,
-                            "the fp32 master weights are sharded with Adam's moments: a rank "
-                            "updates its shard only."});
-      }
+      const double moments = 8.0 * count_of(parameters);
+      suspects.push_back({moments, kMasterWeights});
+      suspects.push_back({moments / s, kMasterWeights});
+      suspects.push_back({all - moments + moments / s,
+                          "the fp32 master weights are sharded with Adam's moments: a rank updates "
+                          "its shard only."});
     }
     expect_close(fmt::format("{}, {}: bytes of the {}", str(sharding, parameters),
                              to_string(precision), state.name),
-                 found.*state.found,
-                 dealt(sharding, parameters, per_parameter, sharding.stage >= state.sharded_from),
-                 suspects);
+                 found.*state.found, sharding.stage >= state.sharded_from ? all / s : all, suspects,
+                 kRoundings);
   }
   return found;
 }
 
-struct SentCase {
-  Sharding sharding;
-  std::size_t parameters = 0;
-  std::size_t micro_batches = 1;
-  Reshard reshard = Reshard::kAfterForward;
-};
-
 /// Walks through a step and counts trips around the ring of a copy.
-double trips_of(const SentCase& c) {
-  const ZeroStage stage = c.sharding.stage;
+double trips_of(ZeroStage stage, std::size_t micro_batches, Reshard reshard) {
   double trips = 0;
-  for (std::size_t pass = 0; pass < c.micro_batches; ++pass) {
+  for (std::size_t pass = 0; pass < micro_batches; ++pass) {
     if (stage == kParameters) ++trips;  // gathered for the forward pass, and for the backward pass:
-    if (stage == kParameters && c.reshard == Reshard::kAfterForward) ++trips;
+    if (stage == kParameters && reshard == Reshard::kAfterForward) ++trips;
     if (stage >= kGradients) ++trips;  // scattered: this micro-batch's gradients
   }
   if (stage < kGradients) ++trips;   // scattered: the sum over the micro-batches
@@ -116,194 +90,131 @@ double trips_of(const SentCase& c) {
   return trips;
 }
 
-/// Elements that a rank sends in one trip around a ring of `ranks`, for P elements.
-double one_trip(int ranks, std::size_t parameters) {
-  return collectives::ring_all_gather_cost(ranks, parameters, 1, {}).sent_bytes;
-}
-
 constexpr const char* kShare =
     "in a ring of S ranks each sends P (S - 1) / S: what ends at a rank need not be sent on.";
 constexpr const char* kTwoTrips =
     "an all-reduce is a reduce-scatter and an all-gather, and sends twice what one of them does.";
+constexpr const char* kOncePerStep =
+    "whole gradients add up in place: they are sent once per step, whatever m.";
+constexpr const char* kEveryMicroBatch =
+    "a gradient that is sharded cannot wait for the next micro-batch: each is sent in each of m.";
+constexpr const char* kGatherOnce =
+    "ZeRO-2 gathers the parameters once per step, after the update: they are whole until then.";
+constexpr const char* kGatherAnew =
+    "ZeRO-3 gathers the parameters anew in each of m micro-batches.";
 
-std::vector<Suspect> wrong_inside(const SentCase& c) {
-  constexpr const char* kOncePerStep =
-      "whole gradients add up in place: they are sent once per step, whatever m.";
-  constexpr const char* kEveryMicroBatch =
-      "a gradient that is sharded cannot wait for the next micro-batch: each is sent in each of m.";
-  constexpr const char* kGatherOnce =
-      "ZeRO-2 gathers the parameters once per step, after the update: they are whole until then.";
-  const double m = count_of(c.micro_batches);
-  const double right = trips_of(c);
-  const double p = count_of(c.parameters);
-  const double n = c.sharding.shards * c.sharding.replicas;
-  const double trip = one_trip(c.sharding.shards, c.parameters);
-  std::vector<Suspect> suspects = {
-      {right * p, kShare},
-      {right * p * (n - 1) / n, "inside a copy S ranks take part, not all N."},
-      {right * p / c.sharding.shards, kShare}};
-  const auto add = [&](double trips, const char* hint) {
-    suspects.push_back({trips * trip, hint});
-  };
-  if (c.sharding.stage < kGradients) {
-    add(1, kTwoTrips);
-    add(2 * m, kOncePerStep);
-    add(m + 1, kOncePerStep);
-    add(3,
-        "ZeRO-1 puts the optimizer step between the two halves of an all-reduce: one "
-        "reduce-scatter of gradients, one all-gather of parameters, nothing more.");
-  } else if (c.sharding.stage == kGradients) {
-    add(2, kEveryMicroBatch);
-    add(2 * m, kGatherOnce);
-    add(m, kGatherOnce);
-  } else {
-    add(2 * m,
-        "ZeRO-3 lets go of the parameters after the forward pass: the backward pass gathers them "
-        "again.");
-    add(3 * m,
-        "parameters that are kept until the backward pass are gathered once per micro-batch, not "
-        "twice.");
-    add(right - m + 1, kEveryMicroBatch);
-    for (const double trips : {m + 1, m + 2, right / m})
-      add(trips, "ZeRO-3 gathers the parameters anew in each of m micro-batches.");
+/// Wrong numbers of trips, given the right one.
+std::vector<Suspect> wrong_trips(ZeroStage stage, double m, double right) {
+  if (stage == kGradients) {
+    return {{2, kEveryMicroBatch}, {2 * m, kGatherOnce}, {m, kGatherOnce}};
   }
-  return suspects;
+  if (stage < kGradients) {
+    return {{1, kTwoTrips},
+            {2 * m, kOncePerStep},
+            {m + 1, kOncePerStep},
+            {3,
+             "ZeRO-1 puts the optimizer step between the two halves of an all-reduce: one "
+             "reduce-scatter of gradients, one all-gather of parameters, nothing more."}};
+  }
+  return {{2 * m,
+           "ZeRO-3 lets go of the parameters after the forward pass: the backward pass gathers "
+           "them again."},
+          {3 * m,
+           "parameters that are kept until the backward pass are gathered once per micro-batch, "
+           "not twice."},
+          {right - m + 1, kEveryMicroBatch},
+          {m + 1, kGatherAnew},
+          {m + 2, kGatherAnew},
+          {right / m, kGatherAnew}};
 }
 
-SentElements expect_sent(const SentCase& c) {
-  const SentElements found = sent_per_rank(c.sharding, c.parameters, c.micro_batches, c.reshard);
+SentElements expect_sent(const Sharding& sharding, std::size_t parameters,
+                         std::size_t micro_batches, Reshard reshard = Reshard::kAfterForward) {
+  const SentElements found = sent_per_rank(sharding, parameters, micro_batches, reshard);
   const std::string what =
-      fmt::format("{}, {} micro-batches{}: elements sent", str(c.sharding, c.parameters),
-                  c.micro_batches, c.reshard == Reshard::kAfterBackward ? ", parameters kept" : "");
-  expect_close(what + " inside a copy", found.inside,
-               trips_of(c) * one_trip(c.sharding.shards, c.parameters), wrong_inside(c));
-  const double s = c.sharding.shards;
-  const double r = c.sharding.replicas;
-  const double shard = count_of(c.parameters) / s;
-  const double once = 2 * shard * (r - 1) / r;
+      fmt::format("{}, {} micro-batches{}: elements sent", str(sharding, parameters), micro_batches,
+                  reshard == Reshard::kAfterBackward ? ", parameters kept" : "");
+  const double p = count_of(parameters);
+  const double m = count_of(micro_batches);
+  const double s = sharding.shards;
+  const double r = sharding.replicas;
+  const auto one_trip = [&](int ranks) {
+    return collectives::ring_all_gather_cost(ranks, parameters, 1, {}).sent_bytes;
+  };
+  const double trip = one_trip(sharding.shards);
+  const double trips = trips_of(sharding.stage, micro_batches, reshard);
+  std::vector<Suspect> suspects = {
+      {trips * p, kShare},
+      {trips * p * (s * r - 1) / (s * r), "inside a copy S ranks take part, not all N."},
+      {trips * p / s, kShare}};
+  for (const auto& [wrong, hint] : wrong_trips(sharding.stage, m, trips)) {
+    suspects.push_back({wrong * trip, hint});
+  }
+  expect_close(what + " inside a copy", found.inside, trips * trip, suspects, kRoundings);
+  const double once = 2 * p / s * (r - 1) / r;
   expect_close(
-      what + " between copies", found.between, 2 * one_trip(c.sharding.replicas, c.parameters) / s,
+      what + " between copies", found.between, 2 * one_trip(sharding.replicas) / s,
       {{0.0,
         "every copy computes its own gradients: what is not added up between them drifts apart."},
        {once * s, "between copies a rank sends the gradients of its shard only, P / S elements."},
        {once / 2, kTwoTrips},
-       {2 * shard, kShare},
-       {2 * shard * (s * r - 1) / (s * r),
+       {2 * p / s, kShare},
+       {2 * p / s * (s * r - 1) / (s * r),
         "between copies R ranks take part, those that hold the same shard."},
-       {count_of(c.micro_batches) * once,
-        "between copies one all-reduce per step is enough: the shards are summed up by then."}});
+       {m * once,
+        "between copies one all-reduce per step is enough: the shards are summed up by then."}},
+      kRoundings);
   return found;
 }
 
-constexpr auto kPrecisions = {NumberFormats::kBf16Mixed, NumberFormats::kBf16MixedFp32Grads,
-                              NumberFormats::kFp32, NumberFormats::kFp64};
+class ZeroMemory : public ultra::test::RandomTest {};
 
-class ZeroMemory : public ultra::test::RandomTest {
- protected:
-  Sharding draw_sharding() {
-    return {.stage = kZeroStages.at(random.between(0, kZeroStages.size() - 1)),
-            .shards = static_cast<int>(random.between(1, 12)),
-            .replicas = static_cast<int>(random.between(1, 5))};
-  }
-};
-
-TEST_F(ZeroMemory, BytesByHandAndOfThePapersFirstFigure) {
-  // 10 parameters on 4 ranks: 2.5 each.
-  const auto ten = [](ZeroStage stage) {
-    return expect_bytes({.stage = stage, .shards = 4}, 10, NumberFormats::kBf16Mixed);
-  };
-  EXPECT_EQ(ten(kNone), (RankBytes{20, 20, 120}));
-  EXPECT_EQ(ten(kOptimizer), (RankBytes{20, 20, 30}));
-  EXPECT_EQ(ten(kGradients), (RankBytes{20, 5, 30}));
-  EXPECT_EQ(ten(kParameters), (RankBytes{5, 5, 30}));
-  // Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, figure 1: 7.5B parameters on 64 ranks.
-  const auto gb = [](ZeroStage stage) {
-    const Sharding sharding{.stage = stage, .shards = 64};
-    return expect_bytes(sharding, 7'500'000'000, NumberFormats::kBf16Mixed).total() / 1e9;
-  };
-  EXPECT_NEAR(gb(kNone), 120, 0.05);
-  EXPECT_NEAR(gb(kOptimizer), 31.4, 0.05);
-  EXPECT_NEAR(gb(kGradients), 16.6, 0.05);
-  EXPECT_NEAR(gb(kParameters), 1.9, 0.05);
-}
-
-TEST_F(ZeroMemory, BytesAreThoseOfShardsThatAreDealtOut) {
-  for (int i = 0; i < 300 && !HasFailure(); ++i) {
-    expect_bytes(draw_sharding(), random.between(1, 100'000), random.pick(kPrecisions));
-  }
-}
-
-/// Both sides of the definition: a model of that size takes the device's bytes.
-void expect_fills(const Sharding& sharding, NumberFormats precision, double device_bytes) {
-  constexpr std::size_t kMany = 1'000'000;  // so that the shares are close to exact
-  const StateBytes per = memory::bytes_per_parameter(precision);
-  double bytes = 0;
-  for (const State& state : kStates) {
-    bytes +=
-        dealt(sharding, kMany, per.*state.per_parameter, sharding.stage >= state.sharded_from) /
-        count_of(kMany);
-  }
-  constexpr const char* kOneParameter =
-      "Hint: divide the device's bytes by those that one parameter takes on a rank of this "
-      "sharding. The number is real: it is not rounded.";
-  EXPECT_TRUE(ultra::test::close(largest_model(sharding, precision, device_bytes),
-                                 device_bytes / bytes, kRoundings))
-      << to_string(precision) << ", " << str(sharding, kMany) << ", " << device_bytes << " bytes\n"
-      << kOneParameter;
-}
-
-TEST_F(ZeroMemory, TheLargestModelTakesAllBytesOfTheDevice) {
-  for (const ZeroStage stage : kZeroStages) {
-    for (const NumberFormats precision : kPrecisions) {
-      expect_fills({.stage = stage, .shards = 5, .replicas = 2}, precision, 80e9);
-    }
-  }
-  // The same paper, table 2, first row: 32 GB per rank, 64 ranks; printed digits, cut off.
-  const auto billions = [](ZeroStage stage) {
-    const double parameters =
-        largest_model({.stage = stage, .shards = 64}, NumberFormats::kBf16Mixed, 32e9);
-    return std::floor(parameters / 1e8 * (1 + 1e-12)) / 10;  // 128 may be a rounding below
-  };
-  EXPECT_DOUBLE_EQ(billions(kNone), 2);
-  EXPECT_DOUBLE_EQ(billions(kOptimizer), 7.6);
-  EXPECT_DOUBLE_EQ(billions(kGradients), 14.4);
-  EXPECT_DOUBLE_EQ(billions(kParameters), 128);
-}
-
-/// 12 parameters on 4 ranks: an all-gather and a reduce-scatter send 9 elements each. On 3 nodes of
-/// 4 ranks a shard has 3 elements, and its all-reduce sends 4.
-TEST_F(ZeroMemory, SentByHand) {
+/// The figures are those of Rajbhandari et al. 2020, "ZeRO", arXiv 1910.02054, with 64 ranks.
+TEST_F(ZeroMemory, ByHandAndAsPublished) {
   struct Row {
     ZeroStage stage;
-    int replicas;
-    std::size_t micro_batches;
-    Reshard reshard;
-    SentElements expected;
+    RankBytes ten;      // 10 parameters on 4 ranks: 2.5 each
+    double gigabytes;   // 7.5B parameters: figure 1
+    double billions;    // parameters on ranks of 32 GB: table 2, printed digits, cut off
+    double sent_for_1;  // micro-batch: 12 parameters on 3 nodes of 4 ranks, 9 in a trip
+    double sent_for_3;  // micro-batches
   };
-  using enum Reshard;
+  const NumberFormats mixed = NumberFormats::kBf16Mixed;
   for (const Row& row :
-       {Row{kNone, 1, 3, kAfterForward, {18, 0}}, Row{kOptimizer, 1, 3, kAfterForward, {18, 0}},
-        Row{kGradients, 1, 1, kAfterForward, {18, 0}},
-        Row{kGradients, 1, 3, kAfterForward, {36, 0}},
-        Row{kParameters, 1, 1, kAfterForward, {27, 0}},
-        Row{kParameters, 1, 3, kAfterForward, {81, 0}},
-        Row{kParameters, 1, 3, kAfterBackward, {54, 0}}, Row{kNone, 3, 5, kAfterForward, {18, 4}},
-        Row{kOptimizer, 3, 5, kAfterForward, {18, 4}},
-        Row{kGradients, 3, 5, kAfterForward, {54, 4}},
-        Row{kParameters, 3, 5, kAfterForward, {135, 4}}}) {
-    const Sharding sharding{.stage = row.stage, .shards = 4, .replicas = row.replicas};
-    const SentElements found = expect_sent({sharding, 12, row.micro_batches, row.reshard});
-    EXPECT_DOUBLE_EQ(found.inside, row.expected.inside) << str(sharding, 12);
-    EXPECT_DOUBLE_EQ(found.between, row.expected.between) << str(sharding, 12);
+       {Row{kNone, {20, 20, 120}, 120, 2, 18, 18}, Row{kOptimizer, {20, 20, 30}, 31.4, 7.6, 18, 18},
+        Row{kGradients, {20, 5, 30}, 16.6, 14.4, 18, 36},
+        Row{kParameters, {5, 5, 30}, 1.9, 128, 27, 81}}) {
+    const Sharding on_64{.stage = row.stage, .shards = 64};
+    EXPECT_EQ(expect_bytes({.stage = row.stage, .shards = 4}, 10, mixed), row.ten);
+    EXPECT_NEAR(expect_bytes(on_64, 7'500'000'000, mixed).total() / 1e9, row.gigabytes, 0.05);
+    const double largest = largest_model(on_64, mixed, 32e9) * (1 + kRoundings);
+    EXPECT_DOUBLE_EQ(std::floor(largest / 1e8) / 10, row.billions);
+    const Sharding hybrid{.stage = row.stage, .shards = 4, .replicas = 3};
+    EXPECT_DOUBLE_EQ(expect_sent(hybrid, 12, 1).inside, row.sent_for_1);
+    EXPECT_DOUBLE_EQ(expect_sent(hybrid, 12, 3).inside, row.sent_for_3);
+    EXPECT_DOUBLE_EQ(expect_sent(hybrid, 12, 3).between, 4);  // of a shard of 3
   }
+  const Sharding kept{.stage = kParameters, .shards = 4};
+  EXPECT_DOUBLE_EQ(expect_sent(kept, 12, 3, Reshard::kAfterBackward).inside, 54);
 }
 
-TEST_F(ZeroMemory, SentIsWhatAStepSendsOneByOne) {
+TEST_F(ZeroMemory, AsDefinedForAnySharding) {
   for (int i = 0; i < 300 && !HasFailure(); ++i) {
-    expect_sent({.sharding = draw_sharding(),
-                 .parameters = random.between(1, 100'000),
-                 .micro_batches = random.between(1, 9),
-                 .reshard = random.pick({Reshard::kAfterForward, Reshard::kAfterBackward})});
+    const Sharding sharding{.stage = kZeroStages.at(random.between(0, kZeroStages.size() - 1)),
+                            .shards = static_cast<int>(random.between(1, 12)),
+                            .replicas = static_cast<int>(random.between(1, 5))};
+    const std::size_t parameters = random.between(1, 100'000);
+    const auto precision =
+        random.pick({NumberFormats::kBf16Mixed, NumberFormats::kBf16MixedFp32Grads,
+                     NumberFormats::kFp32, NumberFormats::kFp64});
+    const double bytes = expect_bytes(sharding, parameters, precision).total();
+    EXPECT_TRUE(ultra::test::close(largest_model(sharding, precision, bytes / 7),
+                                   count_of(parameters) / 7, kRoundings))
+        << to_string(precision) << ", " << str(sharding, parameters) << ", a seventh of its bytes\n"
+        << "Hint: divide the device's bytes by those that one parameter takes on a rank of this "
+           "sharding. The number is real: it is not rounded.";
+    expect_sent(sharding, parameters, random.between(1, 9),
+                random.pick({Reshard::kAfterForward, Reshard::kAfterBackward}));
   }
 }
 
