@@ -25,7 +25,6 @@ struct Case {
   std::vector<UnitUse> uses;
   std::size_t ahead = 0;
   Reshard reshard = Reshard::kAfterForward;
-  int steps = 1;
 
   [[nodiscard]] std::string str() const {
     std::string all =
@@ -66,42 +65,19 @@ struct Case {
 
 Lines expected_calls(const Case& c) {
   Lines lines;
-  for (int step = 0; step < c.steps; ++step) {
-    std::set<std::size_t> there;  // or under way
-    for (std::size_t use = 0; use < c.uses.size(); ++use) {
-      const std::size_t unit = c.uses[use].unit;
-      std::string& gather = lines.emplace_back(fmt::format("gather({}):", unit));
-      for (const std::size_t needed : c.window(use)) {
-        const UnitUse& next = c.uses[needed];
-        if (there.insert(next.unit).second) gather += fmt::format(" start_gather({})", text(next));
-      }
-      gather += fmt::format(" wait({})", unit);
-      std::string& free = lines.emplace_back(fmt::format("free({}):", unit));
-      if (c.why_it_stays(use) != nullptr) continue;
-      free += fmt::format(" release({})", unit);
-      there.erase(unit);
+  std::set<std::size_t> there;  // or under way
+  for (std::size_t use = 0; use < c.uses.size(); ++use) {
+    const std::size_t unit = c.uses[use].unit;
+    std::string& gather = lines.emplace_back(fmt::format("gather({}):", unit));
+    for (const std::size_t needed : c.window(use)) {
+      const UnitUse& next = c.uses[needed];
+      if (there.insert(next.unit).second) gather += fmt::format(" start_gather({})", text(next));
     }
-  }
-  return lines;
-}
-
-Lines found_calls(const Case& c) {
-  Lines lines;
-  const auto note = [&lines](const char* action, const auto& of) {
-    lines.back() += fmt::format(" {}({})", action, of);
-  };
-  Prefetch prefetch(c.ahead,
-                    {.start_gather = [&](const UnitUse& use) { note("start_gather", text(use)); },
-                     .wait = [&](std::size_t unit) { note("wait", unit); },
-                     .release = [&](std::size_t unit) { note("release", unit); }});
-  prefetch.follow(c.uses, c.reshard);
-  for (int step = 0; step < c.steps; ++step) {
-    for (const UnitUse& use : c.uses) {
-      lines.push_back(fmt::format("gather({}):", use.unit));
-      prefetch.gather(use.unit);
-      lines.push_back(fmt::format("free({}):", use.unit));
-      prefetch.free(use.unit);
-    }
+    gather += fmt::format(" wait({})", unit);
+    std::string& free = lines.emplace_back(fmt::format("free({}):", unit));
+    if (c.why_it_stays(use) != nullptr) continue;
+    free += fmt::format(" release({})", unit);
+    there.erase(unit);
   }
   return lines;
 }
@@ -151,21 +127,39 @@ const char* hint_for_free(const Case& c, std::size_t use) {
                "whatever `reshard` says.";
 }
 
+/// Holds the calls of three steps, one by one, against the expected ones.
 void expect_calls(const Case& c) {
   const Lines expected = expected_calls(c);
-  const Lines found = found_calls(c);
-  const auto place = std::ranges::mismatch(found, expected).in1 - found.begin();
-  const auto line = static_cast<std::size_t>(place);
-  if (line == expected.size()) return;
-  const std::size_t use = line / 2 % c.uses.size();
-  const char* const hint = line % 2 == 0
-                               ? hint_for_gather(c, use, ultra::test::words_of(found[line]),
-                                                 ultra::test::words_of(expected[line]))
-                               : hint_for_free(c, use);
-  const auto before = std::span(found).first(line);
-  ADD_FAILURE() << fmt::format("{}\nat {}:  {}\nexpected: {}\nHint: {}\nThe calls before:\n  {}",
-                               c.str(), text(c.uses[use]), found[line], expected[line], hint,
-                               fmt::join(before.last(std::min<std::size_t>(line, 10)), "\n  "));
+  Lines found;
+  const auto note = [&found](const char* action, const auto& of) {
+    found.back() += fmt::format(" {}({})", action, of);
+  };
+  Prefetch prefetch(c.ahead,
+                    {.start_gather = [&](const UnitUse& use) { note("start_gather", text(use)); },
+                     .wait = [&](std::size_t unit) { note("wait", unit); },
+                     .release = [&](std::size_t unit) { note("release", unit); }});
+  prefetch.follow(c.uses, c.reshard);
+  for (int step = 0; step < 3; ++step) {
+    found.clear();
+    for (const UnitUse& use : c.uses) {
+      found.push_back(fmt::format("gather({}):", use.unit));
+      prefetch.gather(use.unit);
+      found.push_back(fmt::format("free({}):", use.unit));
+      prefetch.free(use.unit);
+    }
+    const auto place = std::ranges::mismatch(found, expected).in1 - found.begin();
+    const auto line = static_cast<std::size_t>(place);
+    if (line == expected.size()) continue;
+    const std::size_t use = line / 2;
+    const char* const hint = line % 2 == 0
+                                 ? hint_for_gather(c, use, ultra::test::words_of(found[line]),
+                                                   ultra::test::words_of(expected[line]))
+                                 : hint_for_free(c, use);
+    const auto before = std::span(found).first(line);
+    FAIL() << fmt::format("{}\nat {}:  {}\nexpected: {}\nHint: {}\nThe calls before:\n  {}",
+                          c.str(), text(c.uses[use]), found[line], expected[line], hint,
+                          fmt::join(before.last(std::min<std::size_t>(line, 10)), "\n  "));
+  }
 }
 
 class PrefetchTest : public ultra::test::RandomTest {};
@@ -179,21 +173,14 @@ TEST_F(PrefetchTest, FollowsAnySchedule) {
       const std::size_t recompute_every = random.between(0, 4);
       expect_calls({.uses = unit_uses(ultra::test::schedule_of(schedule), chunks, recompute_every),
                     .ahead = random.pick<std::size_t>({0, 1, 2, 3, 5, 7, 19}),
-                    .reshard = random.pick({Reshard::kAfterForward, Reshard::kAfterBackward}),
-                    .steps = random.pick({1, 1, 3})});
+                    .reshard = random.pick({Reshard::kAfterForward, Reshard::kAfterBackward})});
     }
   }
 }
 
 TEST_F(PrefetchTest, WorkedByHand) {
-  using enum UseKind;
-  const Case by_hand{.uses = {{0, kForward},
-                              {1, kForward},
-                              {2, kForward},
-                              {2, kBackward},
-                              {1, kBackward},
-                              {0, kBackward}},
-                     .ahead = 1};
+  const std::vector<ChunkUnits> chunks = {ChunkUnits::whole(3)};
+  const Case by_hand{.uses = unit_uses(ultra::test::schedule_of("F0 BW0"), chunks, 0), .ahead = 1};
   const Lines expected = {"gather(0): start_gather(F0) start_gather(F1) wait(0)",
                           "free(0): release(0)",
                           "gather(1): start_gather(F2) wait(1)",
