@@ -23,47 +23,29 @@ struct Case {
     return fmt::format("{} numbers of {} in blocks of {}, {} bits", count, to_string(dtype),
                        format.block, static_cast<int>(format.bits));
   }
-  /// Half the distance of two numbers of this type around 1.
-  [[nodiscard]] double rounding() const {
-    return (dtype == DType::kF32 ? double{std::numeric_limits<float>::epsilon()}
-                                 : std::numeric_limits<double>::epsilon()) /
-           2;
-  }
 };
 
-/// Every number of a block within half its scale.
-///
-/// With roundings of the type, u each: the quotient x/scale has one, the product another, and both
-/// are at most q scale (1 + u): |x - x'| <= scale/2 + 2 q scale u, and the scale itself has one
-/// rounding. That is scale/2 (1 + 4 q u + u); the bound is twice as far, for the roundings of this
-/// function.
-void expect_within_half_a_scale(const Case& c, const Values& values, const Values& found,
-                                const std::string& hint) {
+/// How far dequantised numbers may be off: half the scale of their block, and roundings of the type,
+/// u each. The quotient x/scale has one, the product another, and both are at most q scale (1 + u); the
+/// scale has one. These are (2 q + 1/2) u scale; the bound has 4 q u scale, for its own roundings.
+Values half_scales(const Case& c, const Values& values) {
   const double integers = c.format.bits == QuantizedBits::kFour ? 7 : 127;
+  Values bounds;
   for (std::size_t begin = 0; begin < values.size(); begin += c.format.block) {
     const std::size_t end = std::min(begin + c.format.block, values.size());
     double largest = 0;
     for (std::size_t i = begin; i < end; ++i) largest = std::max(largest, std::abs(values[i]));
-    const double bound = largest / integers / 2 * (1 + 8 * integers * c.rounding());
-    for (std::size_t i = begin; i < end; ++i) {
-      const double error = std::abs(found[i] - values[i]);
-      EXPECT_LE(error, bound) << "element " << i << ": " << values[i] << " became " << found[i]
-                              << "\n"
-                              << hint;
-      if (!(error <= bound)) return;
-    }
+    bounds.resize(end, largest / integers / 2 + rounding_bound(c.dtype, 2, largest));
   }
+  return bounds;
 }
 
 constexpr const char* kScale =
     "Hint: the scale of a block is its largest magnitude over 127 (8 bits) or 7 (4 bits), and each "
     "number becomes the nearest multiple of it: the error is at most half the scale.";
-constexpr const char* kPerBlock =
-    "Hint: each block has a scale of its own: the largest number of another block must not matter.";
 constexpr const char* kZeros =
     "Hint: 0 is 0 times any scale. A block of zeros has no largest magnitude to divide by: give it "
     "some scale that is not 0, or do not divide.";
-constexpr const char* kAdds = "Hint: add_dequantized() adds to what is there.";
 
 class BlockQuantizationTest : public ultra::test::RandomTest {
  protected:
@@ -74,17 +56,15 @@ class BlockQuantizationTest : public ultra::test::RandomTest {
   /// The message, in memory full of something else.
   [[nodiscard]] Tensor message_of(const Case& c, const Values& values, double garbage = -1) const {
     const std::size_t bytes = quantized_bytes(c.format, values.size(), c.dtype);
-    const Tensor message = Tensor::empty(device, {bytes / 4}, DType::kI32);
-    message.fill(garbage);
+    Tensor message = ultra::test::filled(device, {bytes / 4}, DType::kI32, garbage);
     quantize(c.format, tensor(values, c.dtype), message);
     return message;
   }
 
-  [[nodiscard]] Values there_and_back(const Case& c, const Values& values) const {
-    const Tensor into = Tensor::empty(device, {values.size()}, c.dtype);
-    into.fill(kNaN);
+  [[nodiscard]] Tensor there_and_back(const Case& c, const Values& values) const {
+    Tensor into = ultra::test::filled(device, {values.size()}, c.dtype, kNaN);
     dequantize(c.format, message_of(c, values), into);
-    return into.to_vector();
+    return into;
   }
 
   /// Calls fn with both widths, both types, and blocks that do and do not divide the count.
@@ -112,22 +92,19 @@ class BlockQuantizationTest : public ultra::test::RandomTest {
 
 TEST_F(BlockQuantizationTest, AMessageHasTheBytesOfTheClosedForm) {
   struct Row {
-    QuantizedBits bits;
-    std::size_t block, count;
-    DType dtype;
+    Case c;
+    std::size_t count;
     std::size_t scales, numbers;  ///< bytes
   };
   using enum QuantizedBits;
   using enum DType;
-  for (const Row& row : {Row{kEight, 256, 0, kF32, 0, 0}, Row{kEight, 256, 1, kF32, 4, 4},
-                         Row{kEight, 256, 256, kF32, 4, 256}, Row{kEight, 256, 257, kF32, 8, 260},
-                         Row{kEight, 256, 1024, kF64, 32, 1024}, Row{kFour, 256, 1, kF32, 4, 4},
-                         Row{kFour, 256, 8, kF32, 4, 4}, Row{kFour, 256, 9, kF32, 4, 8},
-                         Row{kFour, 256, 1024, kF32, 16, 512}, Row{kFour, 256, 1025, kF64, 40, 516},
-                         Row{kEight, 7, 15, kF32, 12, 16}}) {
-    const Case c{.format = {.bits = row.bits, .block = row.block}, .dtype = row.dtype};
-    EXPECT_EQ(quantized_bytes(c.format, row.count, c.dtype), row.scales + row.numbers)
-        << c.str(row.count)
+  for (const auto& [c, count, scales, numbers] :
+       {Row{{{kEight, 256}, kF32}, 0, 0, 0}, Row{{{kEight, 256}, kF32}, 1, 4, 4},
+        Row{{{kEight, 256}, kF32}, 257, 8, 260}, Row{{{kEight, 256}, kF64}, 1024, 32, 1024},
+        Row{{{kFour, 256}, kF32}, 8, 4, 4}, Row{{{kFour, 256}, kF32}, 9, 4, 8},
+        Row{{{kFour, 256}, kF64}, 1025, 40, 516}, Row{{{kEight, 7}, kF32}, 15, 12, 16}}) {
+    EXPECT_EQ(quantized_bytes(c.format, count, c.dtype), scales + numbers)
+        << c.str(count)
         << "\nHint: ceil(n / block) scales of the numbers' type, ceil(n bits / 8) bytes, filled up "
            "to a multiple of 4.";
   }
@@ -136,15 +113,17 @@ TEST_F(BlockQuantizationTest, AMessageHasTheBytesOfTheClosedForm) {
 TEST_F(BlockQuantizationTest, EveryErrorIsAtMostHalfTheScaleOfItsBlock) {
   for_cases([&](const Case& c, std::size_t count) {
     Values values = draw(count, c.dtype, random.pick({1e-20, 1.0, 1e20}));
-    expect_within_half_a_scale(c, values, there_and_back(c, values), kScale);
+    EXPECT_TRUE(all_near(there_and_back(c, values), values, half_scales(c, values))) << kScale;
     for (std::size_t i = 0; i < count; ++i) {
       if (i / c.format.block % 2 == 1) values[i] *= 0x1p20;
     }
-    expect_within_half_a_scale(c, values, there_and_back(c, values), kPerBlock);
+    EXPECT_TRUE(all_near(there_and_back(c, values), values, half_scales(c, values)))
+        << "Hint: each block has a scale of its own: the largest number of another block must not "
+           "matter.";
     EXPECT_EQ(message_of(c, values, 12345).to_vector(), message_of(c, values, -1).to_vector())
         << "Hint: every byte of the message is written, also those that no number needs: messages "
            "of the same numbers are the same.";
-    EXPECT_EQ(there_and_back(c, Values(count, 0.0)), Values(count, 0.0)) << kZeros;
+    EXPECT_TRUE(all_near(there_and_back(c, Values(count, 0.0)), Values(count, 0.0), 0.0)) << kZeros;
   });
 }
 
@@ -152,14 +131,13 @@ TEST_F(BlockQuantizationTest, EveryErrorIsAtMostHalfTheScaleOfItsBlock) {
 TEST_F(BlockQuantizationTest, MultiplesOfTheScaleAreExact) {
   for_cases([&](const Case& c, std::size_t count) {
     const int integers = largest_of(c.format.bits);
-    const double scale = std::ldexp(1.0, -3);
     Values values(count);
     for (std::size_t i = 0; i < count; ++i) {
       const bool first = i % c.format.block == 0;
       const auto q = first ? integers : static_cast<int>(i) % (2 * integers + 1) - integers;
-      values[i] = (i / c.format.block % 2 == 0 ? 1 : -1) * scale * q;
+      values[i] = (i / c.format.block % 2 == 0 ? 0.125 : -0.125) * q;
     }
-    EXPECT_EQ(there_and_back(c, values), values)
+    EXPECT_TRUE(all_near(there_and_back(c, values), values, 0.0))
         << (c.format.bits == QuantizedBits::kFour ? "Hint: two numbers of 4 bits share a byte; "
                                                     "reading one, its highest bit is its sign."
                                                   : kScale);
@@ -168,56 +146,51 @@ TEST_F(BlockQuantizationTest, MultiplesOfTheScaleAreExact) {
 
 /// Numbers of which a scale would be a denormal, or 0, become small numbers: no NaN, no infinity.
 TEST_F(BlockQuantizationTest, TheSmallestNumbersStayNumbers) {
+  const double denormal = std::numeric_limits<float>::denorm_min();
+  const double smallest = std::numeric_limits<float>::min();
   for (const QuantizedBits bits : kAllBits) {
     const Case c{.format = {.bits = bits, .block = 4}, .dtype = DType::kF32};
-    const double denormal = std::numeric_limits<float>::denorm_min();
-    const Values values = {denormal, -denormal, 100 * denormal, 0, 1, -1};
-    const Values found = there_and_back(c, values);
-    for (std::size_t i = 0; i < 4; ++i) {
-      EXPECT_LE(std::abs(found[i] - values[i]), double{std::numeric_limits<float>::min()})
-          << kZeros;
-    }
-    EXPECT_EQ(found[4], 1);
+    const Values values = {denormal, -denormal, 100 * denormal, 0, 1};
+    EXPECT_TRUE(
+        all_near(there_and_back(c, values), values, {smallest, smallest, smallest, smallest, 0}))
+        << kZeros;
   }
 }
 
 TEST_F(BlockQuantizationTest, ABlockThatIsNotFiniteIsNaNAndNoOtherIs) {
-  for (const double bad : {kNaN, kInfinity, -kInfinity}) {
-    for_cases([&](const Case& c, std::size_t count) {
-      Values values = draw(count, c.dtype);
-      if (count == 0) return;
-      const std::size_t place = random.between(0, count - 1);
-      values[place] = bad;
-      const Values found = there_and_back(c, values);
-      for (std::size_t i = 0; i < count; ++i) {
-        const bool hit = i / c.format.block == place / c.format.block;
-        EXPECT_EQ(std::isnan(found[i]), hit)
-            << "element " << i << ", " << bad << " at " << place << "\n"
-            << "Hint: NaN and infinity must not become numbers: such a block has the scale NaN, "
-               "and 0 * NaN is NaN. Comparing with NaN is always false: std::max does not find it.";
-        if (std::isnan(found[i]) != hit) return;
-      }
-    });
-  }
+  for_cases([&](const Case& c, std::size_t count) {
+    if (count == 0) return;
+    Values values = draw(count, c.dtype);
+    const double bad = random.pick({kNaN, kInfinity, -kInfinity});
+    const std::size_t place = random.between(0, count - 1);
+    values[place] = bad;
+    const Values found = there_and_back(c, values).to_vector();
+    for (std::size_t i = 0; i < count && !HasFailure(); ++i) {
+      EXPECT_EQ(std::isnan(found[i]), i / c.format.block == place / c.format.block)
+          << "element " << i << ", " << bad << " at " << place << "\n"
+          << "Hint: NaN and infinity must not become numbers: such a block has the scale NaN, and "
+             "0 * NaN is NaN. Comparing with NaN is always false: std::max does not find it.";
+    }
+  });
 }
 
 /// A machine may round the product before it adds, or not: one rounding of it, and one of the sum.
 TEST_F(BlockQuantizationTest, AddingIsDequantisingAndThenAdding) {
   for_cases([&](const Case& c, std::size_t count) {
     const Values values = draw(count, c.dtype);
-    Values start = draw(count, c.dtype);
-    for (std::size_t i = 0; i < count; i += 2) start[i] = 0;  // exact there
-    const Values numbers = there_and_back(c, values);
-    const Tensor sums = tensor(start, c.dtype);
-    add_dequantized(c.format, message_of(c, values), sums);
-    const Values found = sums.to_vector();
+    Values sums = draw(count, c.dtype);
+    for (std::size_t i = 0; i < count; i += 2) sums[i] = 0;  // exact there
+    const Tensor into = tensor(sums, c.dtype);
+    const Values numbers = there_and_back(c, values).to_vector();
+    Values bounds(count);
     for (std::size_t i = 0; i < count; ++i) {
-      const double bound =
-          start[i] == 0 ? 0 : 4 * c.rounding() * (std::abs(start[i]) + std::abs(numbers[i]));
-      EXPECT_LE(std::abs(found[i] - (start[i] + numbers[i])), bound) << "element " << i << "\n"
-                                                                     << kAdds;
-      if (HasFailure()) return;
+      if (i % 2 == 1) {
+        bounds[i] = rounding_bound(c.dtype, 2, std::abs(sums[i]) + std::abs(numbers[i]));
+      }
+      sums[i] += numbers[i];
     }
+    add_dequantized(c.format, message_of(c, values), into);
+    EXPECT_TRUE(all_near(into, sums, bounds)) << "Hint: add_dequantized() adds to what is there.";
   });
 }
 
