@@ -11,20 +11,14 @@ namespace {
 
 using Positions = std::vector<std::uint32_t>;
 
-/// The first `kept` positions of a stable sort, in the order of the sort.
+/// The first `kept` positions of a stable sort, in ascending order.
 template <class T, class Before>
 Positions first_of_sorted(const std::vector<T>& entries, std::size_t kept, const Before& before) {
   Positions positions(entries.size());
   std::iota(positions.begin(), positions.end(), 0U);
-  std::stable_sort(positions.begin(), positions.end(), [&](std::uint32_t a, std::uint32_t b) {
-    return before(entries[a], entries[b]);
-  });
+  std::ranges::stable_sort(positions, before, [&](std::uint32_t p) { return entries[p]; });
   positions.resize(kept);
-  return positions;
-}
-
-Positions ascending(Positions positions) {
-  std::sort(positions.begin(), positions.end());
+  std::ranges::sort(positions);
   return positions;
 }
 
@@ -34,26 +28,22 @@ std::vector<T> magnitudes_at(const std::vector<T>& entries, const Positions& pos
   for (const std::uint32_t p : positions) {
     if (p < entries.size()) magnitudes.push_back(std::abs(entries[p]));
   }
-  std::sort(magnitudes.begin(), magnitudes.end());
+  std::ranges::sort(magnitudes);
   return magnitudes;
 }
 
-constexpr auto kLargerMagnitude = [](auto a, auto b) { return std::abs(a) > std::abs(b); };
-
 template <class T>
-std::string hint_for(const std::vector<T>& entries, const Positions& found,
-                     const Positions& expected) {
-  const Positions sorted = ascending(found);
-  if (sorted == expected) return "Hint: the positions must be in ascending order.";
-  const Positions largest_values =
-      ascending(first_of_sorted(entries, expected.size(), [](T a, T b) { return a > b; }));
-  if (sorted == largest_values) {
+std::string hint_for(const std::vector<T>& entries, Positions found, const Positions& expected) {
+  std::ranges::sort(found);
+  if (found == expected) return "Hint: the positions must be in ascending order.";
+  if (found == first_of_sorted(entries, expected.size(), std::greater<>())) {
     return "Hint: these are the largest values. A large negative entry matters as much: compare "
            "magnitudes.";
   }
-  const Positions smallest = ascending(first_of_sorted(
-      entries, expected.size(), [](T a, T b) { return std::abs(a) < std::abs(b); }));
-  if (sorted == smallest) return "Hint: these are the smallest magnitudes: std::greater.";
+  const auto smaller_magnitude = [](T a, T b) { return std::abs(a) < std::abs(b); };
+  if (found == first_of_sorted(entries, expected.size(), smaller_magnitude)) {
+    return "Hint: these are the smallest magnitudes: std::greater.";
+  }
   if (found.size() != expected.size()) {
     return "Hint: exactly `kept` entries. Of those that equal the kept-th largest magnitude only "
            "some may be taken.";
@@ -67,7 +57,8 @@ std::string hint_for(const std::vector<T>& entries, const Positions& found,
 
 template <class T>
 void expect_largest(const std::vector<T>& entries, std::size_t kept) {
-  const Positions expected = ascending(first_of_sorted(entries, kept, kLargerMagnitude));
+  const auto larger_magnitude = [](T a, T b) { return std::abs(a) > std::abs(b); };
+  const Positions expected = first_of_sorted(entries, kept, larger_magnitude);
   const Positions found = largest_entries<T>(entries, kept);
   EXPECT_EQ(found, expected) << "the " << kept << " largest of ["
                              << fmt::format("{}", fmt::join(entries, ", ")) << "]\n"
@@ -92,8 +83,6 @@ TEST_F(TopKFeedback, KeepsTheFractionRoundedUp) {
   for (const auto& [fraction, count, kept] : {std::tuple{0.01, 50U, 1U},
                                               {0.25, 10U, 3U},
                                               {0.125, 9U, 2U},
-                                              {0.5, 7U, 4U},
-                                              {0.25, 8U, 2U},
                                               {1.0, 9U, 9U},
                                               {1e-6, 1U, 1U},
                                               {0.25, 0U, 0U}}) {
@@ -115,30 +104,25 @@ TEST_F(TopKFeedback, FindsTheLargestMagnitudesAndOfEqualOnesTheLower) {
 }
 
 TEST_F(TopKFeedback, SendsWhatIsNotANumber) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const std::size_t kept : {1U, 2U, 5U}) {
     std::vector<float> entries = draw<float>(20, false);
-    entries[random.between(0, 19)] = nan;
-    bool found = false;
-    for (const std::uint32_t p : largest_entries<float>(entries, kept)) {
-      found = found || (p < entries.size() && std::isnan(entries[p]));
-    }
-    EXPECT_TRUE(found) << "NaN is not among the " << kept << " largest of 20 entries.\n"
-                       << "Hint: a NaN must reach the other replicas, or training goes on with a "
-                          "broken gradient that nobody sees. Count it as infinite.";
+    const std::size_t place = random.between(0, 19);
+    entries[place] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_THAT(largest_entries<float>(entries, kept), ::testing::Contains(place))
+        << "NaN is not among the " << kept << " largest of 20 entries.\n"
+        << "Hint: a NaN must reach the other replicas, or training goes on with a "
+           "broken gradient that nobody sees. Count it as infinite.";
   }
 }
 
-/// C(x): the whole number towards zero, one word each. It keeps what it was given.
+/// C(x): the whole number towards zero, one word each.
 class WholeNumbers final : public Compressor {
  public:
   [[nodiscard]] std::size_t message_words(std::size_t count, DType) const override { return count; }
 
   void compress(const Tensor& gradient, const Tensor& message) const override {
-    given_ = gradient.to_vector();
-    for (std::size_t i = 0; i < given_.size(); ++i) {
-      message.span<std::int32_t>()[i] = static_cast<std::int32_t>(given_[i]);
-    }
+    std::ranges::transform(gradient.to_vector(), message.span<std::int32_t>().begin(),
+                           [](double x) { return static_cast<std::int32_t>(x); });
   }
 
   void add_decompressed(const Tensor& message, double factor, const Tensor& into) const override {
@@ -148,11 +132,6 @@ class WholeNumbers final : public Compressor {
       }
     });
   }
-
-  [[nodiscard]] const std::vector<double>& given() const { return given_; }
-
- private:
-  mutable std::vector<double> given_;
 };
 
 std::vector<double> combine(const std::vector<double>& a, double factor,
@@ -161,10 +140,6 @@ std::vector<double> combine(const std::vector<double>& a, double factor,
   for (std::size_t i = 0; i < a.size(); ++i) sums.push_back(a[i] + factor * b[i]);
   return sums;
 }
-
-constexpr const char* kAddFirst =
-    "Hint: what is compressed is gradient plus residual. Added after the compression, the residual "
-    "is never sent.";
 
 std::string hint_for_residual(const std::vector<double>& found, const std::vector<double>& gradient,
                               const std::vector<double>& residual,
@@ -187,11 +162,10 @@ std::string hint_for_residual(const std::vector<double>& found, const std::vecto
 
 TEST_F(TopKFeedback, KeepsWhatTheMessageDoesNotHold) {
   for (const DType dtype : ultra::test::kFloatDTypes) {
-    const std::size_t count = random.between(3, 40);
+    const std::size_t count = random.between(30, 60);
     std::vector<double> gradient;
     std::vector<double> residual;
-    for (std::size_t i = 0; i < count;
-         ++i) {  // on a grid of sixteenths, so that all sums are exact
+    for (std::size_t i = 0; i < count; ++i) {  // sixteenths: all sums are exact
       gradient.push_back(static_cast<double>(random.between(0, 200)) / 16 - 6);
       residual.push_back(static_cast<double>(random.between(0, 30)) / 16 - 1);
     }
@@ -200,14 +174,14 @@ TEST_F(TopKFeedback, KeepsWhatTheMessageDoesNotHold) {
     const Tensor g = Tensor::from<double>(device, {count}, gradient).to(dtype);
     const Tensor e = Tensor::from<double>(device, {count}, residual).to(dtype);
     const Tensor message = Tensor::zeros(device, {count}, DType::kI32);
-    const WholeNumbers compressor;
-    compress_with_feedback(compressor, g, e, message);
+    compress_with_feedback(WholeNumbers(), g, e, message);
 
     const std::vector<double> all = combine(gradient, 1, residual);
-    EXPECT_EQ(compressor.given(), all) << kAddFirst;
     std::vector<double> sent;
     for (const double x : all) sent.push_back(std::trunc(x));
-    EXPECT_EQ(message.to_vector(), sent) << kAddFirst;
+    EXPECT_EQ(message.to_vector(), sent)
+        << "Hint: what is compressed is gradient plus residual. Added after the compression, the "
+           "residual is never sent.";
     EXPECT_EQ(e.to_vector(), combine(all, -1, sent))
         << hint_for_residual(e.to_vector(), gradient, residual, message.to_vector());
     EXPECT_EQ(g.to_vector(), gradient) << "Hint: the gradient is only read.";
