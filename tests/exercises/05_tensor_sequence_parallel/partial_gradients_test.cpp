@@ -1,11 +1,8 @@
 // Contract of exercise 05.5: sums of whole numbers over groups of any shape, and what is sent.
 #include "chapters/05_tensor_sequence_parallel/partial_gradients.hpp"
 
-#include <fmt/ranges.h>
+#include <map>
 
-#include <iterator>
-
-#include "common/nn/parameter.hpp"
 #include "common/train/rank_groups.hpp"
 #include "common/train/step.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
@@ -15,14 +12,8 @@ namespace ultra::tensor_parallel {
 namespace {
 
 using nn::CopyGradients;
-using test::as_size;
 using test::tensor_of;
 using test::Values;
-using test::whole_numbers;
-
-using Names = std::vector<std::string>;
-
-constexpr double kSomebodyElses = 77;  ///< stands in front of each piece, and behind it
 
 /// @brief Ranks that lie `stride` apart, in blocks of size * stride.
 struct Group {
@@ -33,128 +24,96 @@ struct Group {
   [[nodiscard]] int index_of(int rank) const { return rank / stride % size; }
   [[nodiscard]] int first_of(int rank) const { return rank - index_of(rank) * stride; }
 };
+using Groups = std::vector<Group>;
 
 /// @brief A parameter, and the groups that hold it.
 struct Held {
   std::string name;
-  Names in_parts;  ///< groups whose ranks have a part of the gradient each
-  Names whole;     ///< groups whose ranks all have the same
+  Groups in_parts;        ///< groups whose ranks have a part of the gradient each
+  Groups whole;           ///< groups whose ranks all have the same
+  std::size_t count = 1;  ///< elements of each rank's piece, one less than of the parameter
 
   [[nodiscard]] bool is_norm() const { return name.starts_with("norm"); }
 };
 
-/// @brief What ranks hold. The ranks of a replica are neighbours; each replica has other pieces of
-/// the parameters, and of some none.
+/// @brief What ranks hold.
 struct Case {
   int ranks = 1;
-  int replicas = 1;
-  std::vector<Group> groups;
+  Groups groups;
   std::vector<Held> held;
   DType dtype = DType::kF32;
   std::uint64_t seed = 0;
   bool late = false;  ///< whether the ranks behind the first come late
 
   [[nodiscard]] std::string str() const {
-    std::string all = fmt::format("{}, {} replicas", to_string(dtype), replicas);
-    for (const Group& group : groups) {
-      all += fmt::format("; group '{}': {} ranks, {} apart", group.name, group.size, group.stride);
-    }
-    for (const Held& p : held) {
-      all += fmt::format("\n{}: in parts in {}, whole in {}", p.name, p.in_parts, p.whole);
-    }
-    return all;
-  }
-  [[nodiscard]] const Group& group(const std::string& name) const {
-    return *std::ranges::find(groups, name, &Group::name);
-  }
-  /// Elements of a rank's piece of parameter p.
-  [[nodiscard]] std::size_t count(int rank, std::size_t p) const {
-    return static_cast<std::size_t>(
-        8 + ultra::test::whole_number(seed, rank * replicas / ranks, p, 99));
+    return fmt::format("{}; {} of {} ranks, {} of {}", to_string(dtype), groups[0].name,
+                       groups[0].size, groups[1].name, groups[1].size);
   }
   /// A rank's gradient of parameter p after sums over some groups, one after the other.
   [[nodiscard]] Values after(std::size_t p, int rank, std::span<const Group> sums) const {
     if (sums.empty()) {
-      int source = rank;
-      for (const std::string& name : held[p].whole) source = group(name).first_of(source);
-      return whole_numbers(seed, source, p, count(rank, p));
+      for (const Group& group : held[p].whole) rank = group.first_of(rank);
+      return test::whole_numbers(seed, rank, p, held[p].count);
     }
     const Group& last = sums.back();
-    Values all(count(rank, p), 0.0);
-    for (int other = 0; other < ranks; ++other) {
-      if (last.first_of(other) != last.first_of(rank)) continue;
-      const Values part = after(p, other, sums.first(sums.size() - 1));
-      for (std::size_t i = 0; i < std::min(all.size(), part.size()); ++i) all[i] += part[i];
-    }
-    return all;
-  }
-  [[nodiscard]] std::vector<Group> in_parts(std::size_t p) const {
-    std::vector<Group> all;
-    for (const std::string& name : held[p].in_parts) all.push_back(group(name));
-    return all;
+    return test::sum_over_ranks(last.size, [&](int index) {
+      return after(p, last.first_of(rank) + index * last.stride, sums.first(sums.size() - 1));
+    });
   }
 };
 
 /// @brief What to say about a wrong gradient of parameter p on a rank.
-std::string diagnosis(const Case& c, std::size_t p, int rank, const Tensor& found,
-                      const Values& right) {
-  const Held& held = c.held[p];
-  if (held.in_parts.empty()) {
-    return held.whole.empty()
-               ? "Hint: one rank alone holds this parameter: its gradient is complete."
-               : "Hint: every copy has the whole gradient here (CopyGradients::kEqual, as norm "
-                 "weights have without sequence parallelism): there is nothing to add up.";
+const char* diagnosis(const Case& c, std::size_t p, int rank, const Tensor& found) {
+  const Groups& in_parts = c.held[p].in_parts;
+  if (in_parts.empty()) {
+    return "Hint: every copy has the whole gradient here (CopyGradients::kEqual, as norm weights "
+           "have without sequence parallelism), or there is one copy: there is nothing to add up.";
   }
-  const std::vector<Group> own = c.in_parts(p);
-  const auto after = [&](const std::vector<Group>& sums) { return c.after(p, rank, sums); };
-  const auto times = [&](double factor) {
-    Values values = right;
+  const auto is_after = [&](const Groups& sums, double factor = 1) {
+    Values values = c.after(p, rank, sums);
     for (double& value : values) value *= factor;
-    return values;
+    return ultra::test::all_near(found, values, 1e-3);
   };
-  std::vector<Group> as_large;
-  std::ranges::copy_if(c.groups, std::back_inserter(as_large),
-                       [&](const Group& other) { return other.size == own[0].size; });
-  std::vector<std::pair<Values, const char*>> suspects = {
-      {after({}),
-       c.late ? "Hint: the sums were read while they were under way: wait for the all-reduce first."
-       : held.is_norm() ? "Hint: this is this rank's part only. Norm weights are on all ranks of "
-                          "tp, and with sequence parallelism each has the gradient that its own "
-                          "tokens give: add them up over tp."
-                        : "Hint: this is this rank's part only. Key/value heads that several ranks "
-                          "hold get a part of their gradient from each: add them up over the ranks "
-                          "that hold the same ones."},
-      {after(as_large),
-       "Hint: this was added up over another group of as many ranks, too. A group is what its name "
-       "says: compare Replication::group with the names in RankGroups, not sizes."},
-      {after({{.name = "all", .size = c.ranks}}),
-       "Hint: this was added up over all ranks. Others hold other heads: only the ranks of the "
-       "group that the parameter names add up."}};
-  for (const Group& group : own) {
-    suspects.push_back({after({group}),
-                        "Hint: a parameter may be in parts in several groups at once: add it up "
-                        "over each of them."});
+  if (is_after({})) {
+    return c.late ? "Hint: the sums were read while they were under way: wait for the all-reduce."
+           : c.held[p].is_norm()
+               ? "Hint: this is this rank's part only. Norm weights are on all ranks of tp, and "
+                 "with sequence parallelism each has its own tokens' gradient: add them up over tp."
+               : "Hint: this is this rank's part only. Key/value heads get a part of their "
+                 "gradient "
+                 "from each rank that holds them: add them up over these ranks.";
+  }
+  Groups as_large = c.groups;
+  std::erase_if(as_large, [&](const Group& other) { return other.size != in_parts[0].size; });
+  if (is_after(as_large)) {
+    return "Hint: this was added up over another group of as many ranks, too. A group is what its "
+           "name says: compare Replication::group with the names in RankGroups, not sizes.";
+  }
+  if (is_after({{.name = "all", .size = c.ranks}})) {
+    return "Hint: this was added up over all ranks. Others hold other heads: only the ranks of the "
+           "group that the parameter names add up.";
+  }
+  for (const Group& group : in_parts) {
+    if (!is_after({group})) continue;
+    return "Hint: a parameter may be in parts in several groups at once: add it up over each.";
   }
   for (int factor = 2; factor <= c.ranks; ++factor) {
-    suspects.push_back({times(factor),
-                        "Hint: this was added up twice: a gradient is added up once in each group "
-                        "that its parameter names, and in no other."});
-    suspects.push_back({times(1.0 / factor),
-                        "Hint: this is the average: the parts add up to the whole gradient."});
-  }
-  for (const auto& [values, hint] : suspects) {
-    if (values != right && ultra::test::all_near(found, values, 1e-3)) return hint;
+    if (is_after(in_parts, factor)) {
+      return "Hint: this was added up twice: a gradient is added up once in each group that its "
+             "parameter names, and in no other.";
+    }
+    if (is_after(in_parts, 1.0 / factor)) {
+      return "Hint: this is the average: the parts add up to the whole gradient.";
+    }
   }
   return "Hint: each sum goes back to where its gradient stands, in the order in which they were "
          "put into the array.";
 }
 
-/// @brief What one rank has.
+/// @brief What one rank has, by parameter.
 struct Holder {
   train::RankGroups groups;
   std::vector<std::unique_ptr<nn::Parameter>> parameters;
-  std::vector<std::size_t> numbers;  ///< of the pieces' parameters
-  std::vector<Tensor> arrays;        ///< in which the pieces stand
   std::vector<train::GradientPiece> pieces;
 
   Holder(const Case& c, const Communicator& world) {
@@ -165,136 +124,105 @@ struct Holder {
       groups.add(group.name, world.split(first_of, group.name));
     }
     for (std::size_t p = 0; p < c.held.size(); ++p) {
-      const std::size_t count = c.count(rank, p);
-      const Shape shape = c.held[p].is_norm() ? Shape{count + 1} : Shape{count + 1, 1};
-      parameters.push_back(std::make_unique<nn::Parameter>(
-          nn::ParameterSpec{
-              .name = c.held[p].name, .global_shape = shape, .shard = {}, .initializer = {}},
-          cpu, c.dtype, 0, nn::Values::kDeferred));
-      for (const auto& [names, gradients] :
-           {std::pair{c.held[p].in_parts, nn::CopyGradients::kPartial},
-            std::pair{c.held[p].whole, nn::CopyGradients::kEqual}}) {
-        for (const std::string& name : names) {
-          parameters.back()->replicate({.group = name,
-                                        .size = c.group(name).size,
-                                        .index = c.group(name).index_of(rank),
-                                        .gradients = gradients});
+      const Held& held = c.held[p];
+      const Shape shape = held.is_norm() ? Shape{held.count + 1} : Shape{held.count + 1, 1};
+      parameters.push_back(
+          test::make_parameter(cpu, held.name, Tensor::zeros(cpu, shape, c.dtype)));
+      for (const auto& [of, gradients] : {std::pair{&held.in_parts, CopyGradients::kPartial},
+                                          std::pair{&held.whole, CopyGradients::kEqual}}) {
+        for (const auto& group : *of) {
+          parameters[p]->replicate({group.name, group.size, group.index_of(rank), gradients});
         }
       }
-      if (count == 0) continue;
-      numbers.push_back(p);
-      arrays.push_back(Tensor::empty(cpu, {count + 2}, c.dtype));
-      arrays.back().fill(kSomebodyElses);
-      const Tensor flat = arrays.back().slice(0, {1, count + 1});
-      flat.copy_from(tensor_of(cpu, {count}, c.after(p, rank, {}), c.dtype));
-      pieces.push_back({.parameter = parameters.back().get(),
-                        .grad = count % 2 == 0 ? flat : flat.view(Shape{count, 1})});
+      const Tensor array = Tensor::zeros(cpu, {held.count + 2}, c.dtype);
+      const Tensor part = array.slice(0, {1, held.count + 1});
+      const Tensor grad = held.count % 2 == 0 ? part : part.view(Shape{held.count, 1});
+      grad.copy_from(tensor_of(cpu, grad.shape(), c.after(p, rank, {}), c.dtype));
+      pieces.push_back({.parameter = parameters[p].get(), .grad = grad});
     }
   }
 };
 
-/// The sums where they belong, at the cost of one all-reduce per group.
-void expect_completed(const Case& c) {
-  ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& world) {
-    const Holder holder(c, world);
-    if (c.late) ultra::test::come_late(world);
-    const CommStats before = world.stats();
-    sum_partial_gradients(holder.pieces, holder.groups);
-    const CommStats after = world.stats();
-    for (std::size_t i = 0; i < holder.pieces.size(); ++i) {
-      const std::size_t p = holder.numbers[i];
-      const Tensor& found = holder.pieces[i].grad;
-      const Values right = c.after(p, world.rank(), c.in_parts(p));
-      EXPECT_TRUE(ultra::test::all_equal(found, right))
-          << c.held[p].name << " on rank " << world.rank() << "\n"
-          << diagnosis(c, p, world.rank(), found, right);
-      const Values array = holder.arrays[i].to_vector();
-      EXPECT_TRUE(array.front() == kSomebodyElses && array.back() == kSomebodyElses)
-          << c.held[p].name
-          << "\nHint: what stands beside the piece was written, too: a piece may be a part of a "
-             "larger array.";
-    }
-    std::size_t all_reduces = 0;
-    std::size_t elements = 0;
-    for (const Group& group : c.groups) {
-      std::size_t count = 0;
-      for (std::size_t i = 0; i < holder.pieces.size(); ++i) {
-        const Names& adds = c.held[holder.numbers[i]].in_parts;
-        const bool counts = std::ranges::find(adds, group.name) != adds.end();
-        count += counts ? holder.pieces[i].grad.numel() : 0;
-      }
-      const int index = group.index_of(world.rank());
-      const std::size_t share = comm::Chunks::even({0, count}, group.size)[index].size();
-      elements += count - share + as_size(group.size - 1) * share;  // of an all-reduce on a ring
-      all_reduces += count > 0 && group.size > 1 ? 1U : 0U;
-    }
-    EXPECT_EQ(after[OpKind::kAllReduce].operations - before[OpKind::kAllReduce].operations,
-              all_reduces)
-        << "all-reduces\nHint: one all-reduce for each group that has such gradients: put them "
-           "into one array. Many small ones would each cost the time of a message.";
-    EXPECT_EQ(after.sent_bytes() - before.sent_bytes(), elements * size_of(c.dtype))
-        << "bytes sent\nHint: 2 (P-1)/P of what a group of P ranks has in parts, and of nothing "
-           "else.";
-  });
-}
-
 class PartialGradients : public ultra::test::RandomTest {
  protected:
-  Case draw(int ranks, std::vector<Group> groups, std::vector<Held> held) {
-    if (random.between(0, 1) == 1) std::ranges::reverse(groups);
-    std::ranges::rotate(
-        held, held.begin() + static_cast<std::ptrdiff_t>(random.between(0, held.size() - 1)));
-    return {.ranks = ranks,
-            .groups = std::move(groups),
-            .held = std::move(held),
-            .dtype = random.pick({DType::kF32, DType::kF64}),
-            .seed = seed};
+  /// The sums where they belong, at the cost of one all-reduce per group.
+  void expect_completed(Case c) {
+    random.shuffle(c.groups);
+    random.shuffle(c.held);
+    for (Held& held : c.held) held.count = random.between(1, 17);
+    c.dtype = random.pick({DType::kF32, DType::kF64});
+    c.seed = seed;
+    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& world) {
+      const Holder holder(c, world);
+      if (c.late) ultra::test::come_late(world);
+      const CommStats before = world.stats();
+      sum_partial_gradients(holder.pieces, holder.groups);
+      const CommStats after = world.stats();
+      std::map<std::string, std::size_t> in_parts;  // elements by group
+      for (std::size_t p = 0; p < c.held.size(); ++p) {
+        const Held& held = c.held[p];
+        const Tensor& found = holder.pieces[p].grad;
+        EXPECT_TRUE(ultra::test::all_equal(found, c.after(p, world.rank(), held.in_parts)))
+            << held.name << " on rank " << world.rank() << "\n"
+            << diagnosis(c, p, world.rank(), found);
+        for (const Group& group : held.in_parts) {
+          if (group.size > 1) in_parts[group.name] += found.numel();
+        }
+      }
+      for (const auto& [name, count] : in_parts) {
+        holder.groups.at(name).all_reduce(Tensor::zeros(Device::cpu(), {count}, c.dtype)).wait();
+      }
+      const CommStats right = world.stats();
+      const auto all_reduces = [](const CommStats& s) { return s[OpKind::kAllReduce].operations; };
+      EXPECT_EQ(all_reduces(after) - all_reduces(before), all_reduces(right) - all_reduces(after))
+          << "all-reduces\nHint: one all-reduce for each group that has such gradients: put them "
+             "into one array. Many small ones would each cost the time of a message.";
+      EXPECT_EQ(after.sent_bytes() - before.sent_bytes(), right.sent_bytes() - after.sent_bytes())
+          << "bytes sent\nHint: 2 (P-1)/P of what a group of P ranks has in parts, and no more.";
+    });
   }
-  /// A model on tp ranks, of which kv_copies hold the same key/value heads.
-  Case draw_model(int tp, int kv_copies, int replicas = 1) {
-    std::vector<Held> held;
-    for (int layer = 0; layer < 2; ++layer) {
-      const std::vector<Held> block = {{"norm behind whole sequences", {}, {"tp"}},
-                                       {"norm of own tokens", {"tp"}, {}},
-                                       {"queries", {}, {}},
-                                       {"keys", {"heads"}, {}},
-                                       {"values", {"heads"}, {}}};
-      held.insert(held.end(), block.begin(), block.end());
-    }
-    Case c = draw(tp * replicas, {{.name = "tp", .size = tp}, {.name = "heads", .size = kv_copies}},
-                  held);
-    c.replicas = replicas;
-    return c;
+  /// The same of a model on tp ranks, of which kv_copies hold the same key/value heads.
+  void expect_model_completed(int ranks, int kv_copies, bool late = false) {
+    const Group tp{.name = "tp", .size = ranks};
+    const Group heads{.name = "heads", .size = kv_copies};
+    expect_completed({.ranks = ranks,
+                      .groups = {tp, heads},
+                      .held = {{"norm behind whole sequences", {}, {tp}},
+                               {"norm of own tokens", {tp}, {}},
+                               {"norm of own heads", {tp}, {}},
+                               {"queries", {}, {}},
+                               {"keys", {heads}, {}},
+                               {"values", {heads}, {}}},
+                      .late = late});
   }
 };
 
 TEST_F(PartialGradients, PartsAreAddedUpOverTheRanksThatHoldTheSame) {
   for (const int tp : {1, 2, 3, 4, 6, 8}) {
     for (int copies = 1; copies <= tp; ++copies) {
-      if (tp % copies == 0 && !HasFailure()) expect_completed(draw_model(tp, copies));
+      if (tp % copies == 0 && !HasFailure()) expect_model_completed(tp, copies);
     }
   }
-  for (const int replicas : {2, 3}) expect_completed(draw_model(4, 2, replicas));
 }
 
 TEST_F(PartialGradients, GroupsOfEqualSizeAreKeptApart) {
   for (const int size : {2, 3}) {  // rows and columns of a square of ranks
-    const std::vector<Group> groups = {{.name = "row", .size = size},
-                                       {.name = "column", .size = size, .stride = size}};
-    std::vector<Held> held;
-    const std::vector<std::pair<Names, Names>> ways = {
-        {{"row"}, {}},          {{"column"}, {}},      {{}, {"row"}},
-        {{"row"}, {"column"}},  {{"column"}, {"row"}}, {{"row", "column"}, {}},
-        {{}, {"row", "column"}}};
-    for (const auto& [in_parts, whole] : ways) held.push_back({"matrix", in_parts, whole});
-    expect_completed(draw(size * size, groups, held));
+    const Group row{.name = "row", .size = size};
+    const Group column{.name = "column", .size = size, .stride = size};
+    expect_completed({.ranks = size * size,
+                      .groups = {row, column},
+                      .held = {{"in parts in rows", {row}, {}},
+                               {"in parts in columns", {column}, {}},
+                               {"whole in rows", {}, {row}},
+                               {"in parts in rows, whole in columns", {row}, {column}},
+                               {"in parts in columns, whole in rows", {column}, {row}},
+                               {"in parts in both", {row, column}, {}},
+                               {"whole in both", {}, {row, column}}}});
   }
 }
 
 TEST_F(PartialGradients, TheSumsAreHereWhenTheLastRankHasCome) {
-  Case c = draw_model(4, 2);
-  c.late = true;
-  expect_completed(c);
+  expect_model_completed(4, 2, true);
 }
 
 }  // namespace

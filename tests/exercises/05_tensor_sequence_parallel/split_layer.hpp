@@ -5,24 +5,12 @@
 
 #include "chapters/05_tensor_sequence_parallel/tensor_parallel_layout.hpp"
 #include "common/nn/layers/linear.hpp"
-#include "common/nn/parameter.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/fake_region.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel::test {
-
-/// @brief A parameter with these values.
-inline std::unique_ptr<nn::Parameter> make_parameter(const Device& device, const std::string& name,
-                                                     const Tensor& value) {
-  auto parameter = std::make_unique<nn::Parameter>(
-      nn::ParameterSpec{
-          .name = name, .global_shape = value.shape(), .shard = {}, .initializer = {}},
-      device, value.dtype(), 0, nn::Values::kDeferred);
-  parameter->set_value(copy_to(device, value));
-  return parameter;
-}
 
 /// @brief Same shape, and the same numbers: sums of whole numbers are exact in any order.
 inline ::testing::AssertionResult same(const Tensor& found, const Tensor& expected) {

@@ -1,11 +1,12 @@
 #pragma once
 /// @file
-/// Numbers of ranks, arrays of whole numbers, whose sums over ranks are exact, and words between
-/// ranks.
+/// Numbers of ranks, arrays and parameters of whole numbers, whose sums over ranks are exact, and
+/// words between ranks.
 
 #include <initializer_list>
 
 #include "common/comm/communicator.hpp"
+#include "common/nn/parameter.hpp"
 #include "common/ops/elementwise.hpp"
 #include "common/tensor/tensor.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
@@ -61,6 +62,17 @@ inline Tensor copy_to(const Device& device, const Tensor& tensor) {
   const Tensor copy = Tensor::empty(device, tensor.shape(), tensor.dtype());
   copy.copy_from(tensor);
   return copy;
+}
+
+/// @brief A parameter with these values.
+inline std::unique_ptr<nn::Parameter> make_parameter(const Device& device, const std::string& name,
+                                                     const Tensor& value) {
+  auto parameter = std::make_unique<nn::Parameter>(
+      nn::ParameterSpec{
+          .name = name, .global_shape = value.shape(), .shard = {}, .initializer = {}},
+      device, value.dtype(), 0, nn::Values::kDeferred);
+  parameter->set_value(copy_to(device, value));
+  return parameter;
 }
 
 /// @brief A contiguous copy, every element times a factor.
