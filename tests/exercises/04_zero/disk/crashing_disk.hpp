@@ -2,10 +2,8 @@
 /// @file
 /// CrashingDisk: files in memory whose power fails, and a disk that keeps as little as it may.
 
-#include <cerrno>
 #include <filesystem>
 #include <map>
-#include <system_error>
 
 #include "common/checkpoint/files/file_layer.hpp"
 #include "tests/exercises/04_zero/disk/operation.hpp"
@@ -20,8 +18,8 @@ using Tree = std::map<std::string, std::string>;
 ///
 /// Each write waits until sync() of that file, each change of a name until sync_folder() of the
 /// folder that holds it. When the power fails, any of the changes that still wait may be on the disk,
-/// whole or in part, whatever their order was. A rename within one folder is there or not; one between
-/// two folders is two changes.
+/// whatever their order was; a part of a write is as wrong as none of it, so each is there or not. A
+/// rename within one folder is one change, one between two folders is two.
 /// Source: Pillai et al. 2014, "All File Systems Are Not Created Equal", OSDI, section 2.
 class CrashingDisk final : public checkpoint::FileLayer {
  public:
@@ -35,9 +33,8 @@ class CrashingDisk final : public checkpoint::FileLayer {
   /// @brief The power fails before the operation of this number, counted from 0.
   void lose_power_before(std::size_t operation) { power_ends_ = operation; }
 
-  /// @brief The operation of this number throws FileError: a write that the disk is full, all
-  /// others that it has an error. A sync() that fails has dropped the bytes, as Linux does: the
-  /// next one finds nothing to do.
+  /// @brief The operation of this number throws FileError. A sync() that fails has dropped the
+  /// bytes, as Linux does: the next one finds nothing to do.
   void fail(std::size_t operation) { fails_ = operation; }
 
   /// @brief What has been asked for.
@@ -49,17 +46,18 @@ class CrashingDisk final : public checkpoint::FileLayer {
   /// @brief What a power failure leaves when the waiting changes have these fates.
   [[nodiscard]] Tree after_power_failure(const Fates& fates) const {
     Nodes disk = forced_;
-    for (std::size_t i = 0; i < waiting_.size(); ++i) apply(waiting_[i], fates[i], disk);
+    for (std::size_t i = 0; i < waiting_.size(); ++i) {
+      if (fates[i]) apply(waiting_[i], disk);
+    }
     return tree_of(disk);
   }
 
   /// @brief The extremes for all changes, for the names and the bytes apart, and for each change
   /// alone, and some fates by chance.
   [[nodiscard]] std::vector<Fates> possible_fates(ultra::test::Random& random) const {
-    using enum Fate;
     std::vector<Fates> all;
-    for (const Fate names : {kLost, kThere}) {
-      for (const Fate bytes : {kLost, kHalf, kZeros, kGarbage, kThere}) {
+    for (const bool names : {false, true}) {
+      for (const bool bytes : {false, true}) {
         Fates& fates = all.emplace_back();
         for (const Change& change : waiting_) {
           fates.push_back(change.names.empty() ? bytes : names);
@@ -67,43 +65,37 @@ class CrashingDisk final : public checkpoint::FileLayer {
       }
     }
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
-      all.emplace_back(waiting_.size(), kLost)[i] = kThere;
-      all.emplace_back(waiting_.size(), kThere)[i] = kLost;
+      all.emplace_back(waiting_.size(), false)[i] = true;
+      all.emplace_back(waiting_.size(), true)[i] = false;
     }
     for (int by_chance = 0; by_chance < 8; ++by_chance) {
       Fates& fates = all.emplace_back();
-      while (fates.size() < waiting_.size()) {
-        fates.push_back(random.pick({kLost, kHalf, kZeros, kGarbage, kThere, kThere}));
-      }
+      while (fates.size() < waiting_.size()) fates.push_back(random.between(0, 1) == 1);
     }
     return all;
   }
 
   /// @brief The changes that wait, and their fates, one a line.
   [[nodiscard]] std::string str(const Fates& fates) const {
-    constexpr const char* kNames[] = {"lost", "half of it", "zeros", "garbage", "on the disk"};
     std::string all;
     for (std::size_t i = 0; i < waiting_.size(); ++i) {
-      const bool name = !waiting_[i].names.empty() && fates[i] != Fate::kLost;
-      const auto fate = static_cast<std::size_t>(name ? Fate::kThere : fates[i]);
-      all += fmt::format("\n  {}: {}", waiting_[i].what, kNames[fate]);
+      all += fmt::format("\n  {}: {}", waiting_[i].what, fates[i] ? "on the disk" : "lost");
     }
     return all.empty() ? " nothing" : all;
   }
 
   [[nodiscard]] std::unique_ptr<checkpoint::OutputFile> create(
       const std::filesystem::path& path) override {
-    const Operation operation = begin_or_fail({Asked::kCreate, path.string()});
+    begin({Asked::kCreate, clean(path)});
     const auto there = find(path);
-    if (there) change({.node = *there, .what = operation.str(), .size = 0});
-    return std::make_unique<OpenFile>(*this, there ? *there : add(operation, path, false),
-                                      path.string());
+    if (there) change({.node = *there, .size = 0});
+    return std::make_unique<OpenFile>(*this, there ? *there : add(path, false), clean(path));
   }
 
   [[nodiscard]] std::unique_ptr<checkpoint::OutputFile> open_for_writing(
       const std::filesystem::path& path) override {
-    const Operation operation = begin_or_fail({Asked::kOpen, path.string()});
-    return std::make_unique<OpenFile>(*this, find_or_refuse(operation, path), path.string());
+    begin({Asked::kOpen, clean(path)});
+    return std::make_unique<OpenFile>(*this, find_or_refuse(path), clean(path));
   }
 
   [[nodiscard]] std::unique_ptr<checkpoint::InputFile> open_for_reading(
@@ -112,54 +104,51 @@ class CrashingDisk final : public checkpoint::FileLayer {
   }
 
   void make_folder(const std::filesystem::path& path) override {
-    begin_or_fail({Asked::kMakeFolder, path.string()});
+    begin({Asked::kMakeFolder, clean(path)});
     std::filesystem::path way;
-    for (const std::filesystem::path& name : clean(path)) {
+    for (const std::filesystem::path& name : std::filesystem::path(clean(path))) {
       way /= name;
-      if (!find(way)) add({Asked::kMakeFolder, way.string()}, way, true);
+      if (!find(way)) add(way, true);
     }
   }
 
   void rename(const std::filesystem::path& from, const std::filesystem::path& to) override {
-    const Operation operation = begin_or_fail({Asked::kRename, from.string(), to.string()});
-    const std::size_t node = find_or_refuse(operation, from);
-    if (clean(to).string().starts_with(clean(from).string() + "/")) refuse(operation, EINVAL);
-    const std::size_t from_folder = find_or_refuse(operation, clean(from).parent_path());
-    const std::size_t to_folder = find_or_refuse(operation, clean(to).parent_path());
+    begin({Asked::kRename, clean(from), clean(to)});
+    const std::size_t node = find_or_refuse(from);
     const auto there = find(to);
     if (there == node) return;
-    if (there && !cached_[*there].names.empty()) refuse(operation, ENOTEMPTY);
-    const std::string old_name = clean(from).filename().string();
-    const std::string new_name = clean(to).filename().string();
-    const std::string what = operation.str();
+    if (clean(to).starts_with(clean(from) + "/")) refuse("a folder does not go into itself");
+    if (there && !cached_[*there].names.empty()) refuse("the folder is not empty");
+    const auto [from_folder, old_name] = place_of(from);
+    const auto [to_folder, new_name] = place_of(to);
     if (from_folder == to_folder) {
-      change({.node = to_folder, .what = what, .names = {{old_name, {}}, {new_name, node}}});
+      change({.node = to_folder, .names = {{old_name, {}}, {new_name, node}}});
     } else {
-      change({.node = to_folder, .what = what + ", new name", .names = {{new_name, node}}});
-      change({.node = from_folder, .what = what + ", old name", .names = {{old_name, {}}}});
+      change({.node = to_folder, .what = ", new name", .names = {{new_name, node}}});
+      change({.node = from_folder, .what = ", old name", .names = {{old_name, {}}}});
     }
   }
 
   void sync_folder(const std::filesystem::path& path) override {
-    const Operation operation = begin_or_fail({Asked::kSyncFolder, path.string()});
-    const std::size_t node = find_or_refuse(operation, path);
-    if (!cached_[node].is_folder) refuse(operation, ENOTDIR);
+    begin({Asked::kSyncFolder, clean(path)});
+    const std::size_t node = find_or_refuse(path);
+    if (!cached_[node].is_folder) refuse("it is no folder");
     force(node);
   }
 
   void remove_all(const std::filesystem::path& path) override {
-    const Operation operation = begin_or_fail({Asked::kRemove, path.string()});
+    begin({Asked::kRemove, clean(path)});
     if (!find(path)) return;
-    change({.node = *find(clean(path).parent_path()),
-            .what = operation.str(),
-            .names = {{clean(path).filename().string(), {}}}});
+    const auto [folder, name] = place_of(path);
+    change({.node = folder, .names = {{name, {}}}});
   }
 
   [[nodiscard]] std::vector<std::string> list(const std::filesystem::path& folder) override {
     expect_power();
+    const auto node = find(folder);
+    if (!node) throw FileError(fmt::format("list({}): there is none.", folder.string()));
     std::vector<std::string> names;
-    const std::size_t node = find_or_refuse({Asked::kOpen, folder.string()}, folder);
-    for (const auto& [name, held] : cached_[node].names) names.push_back(name);
+    for (const auto& [name, held] : cached_[*node].names) names.push_back(name);
     return names;
   }
 
@@ -179,7 +168,7 @@ class CrashingDisk final : public checkpoint::FileLayer {
   /// Of one node: of a folder's names, of a file's length, or of its bytes.
   struct Change {
     std::size_t node = 0;
-    std::string what;                                                         ///< what caused it
+    std::string what{};  ///< the operation, and which part of it
     std::vector<std::pair<std::string, std::optional<std::size_t>>> names{};  ///< nothing: erased
     std::optional<std::size_t> size{};
     std::size_t offset = 0;
@@ -192,43 +181,33 @@ class CrashingDisk final : public checkpoint::FileLayer {
         : disk_(disk), node_(node), path_(std::move(path)) {}
 
     void write_at(std::uint64_t offset, std::span<const std::byte> bytes) override {
-      const Operation operation{Asked::kWrite, path_, {}, offset, bytes.size()};
-      const bool fails = begin(operation);
+      begin({Asked::kWrite, path_, {}, offset, bytes.size()});
       std::string text;
       for (const std::byte byte : bytes) text += static_cast<char>(byte);
-      if (fails) text.resize(text.size() / 2);
-      if (!text.empty()) {
-        disk_.change({.node = node_, .what = operation.str(), .offset = offset, .bytes = text});
-      }
-      if (fails) refuse(operation, ENOSPC);
+      disk_.change({.node = node_, .offset = offset, .bytes = text});
     }
 
     void resize(std::uint64_t bytes) override {
-      const Operation operation{Asked::kResize, path_, {}, 0, bytes};
-      if (begin(operation)) refuse(operation, ENOSPC);
-      disk_.change({.node = node_, .what = operation.str(), .size = bytes});
+      begin({Asked::kResize, path_, {}, 0, bytes});
+      disk_.change({.node = node_, .size = bytes});
     }
 
     void sync() override {
-      const Operation operation{Asked::kSync, path_};
-      const bool fails = begin(operation);
-      if (!fails) return disk_.force(node_);
-      disk_.drop(node_);
-      refuse(operation, EIO);
+      if (disk_.operations_.size() == disk_.fails_) disk_.drop(node_);
+      begin({Asked::kSync, path_});
+      disk_.force(node_);
     }
 
     void close() override {
       if (closed_) return;
-      const Operation operation{Asked::kClose, path_};
-      const bool fails = begin(operation);
       closed_ = true;
-      if (fails) refuse(operation, EIO);
+      disk_.begin({Asked::kClose, path_});
     }
 
    private:
-    bool begin(const Operation& operation) {
+    void begin(const Operation& operation) {
       ensure(!closed_, "the file is closed already");
-      return disk_.begin(operation);
+      disk_.begin(operation);
     }
 
     CrashingDisk& disk_;
@@ -241,34 +220,28 @@ class CrashingDisk final : public checkpoint::FileLayer {
     if (off_) throw PowerFailure();
   }
 
-  /// Counts an operation; whether it is the one that fails.
-  bool begin(const Operation& operation) {
+  /// Counts an operation, unless the power has failed; throws when it is the one that fails.
+  void begin(const Operation& operation) {
     off_ = off_ || operations_.size() == power_ends_;
     expect_power();
     operations_.push_back(operation);
-    return operations_.size() - 1 == fails_;
+    if (operations_.size() - 1 == fails_) refuse("the disk has failed");
   }
 
-  Operation begin_or_fail(Operation operation) {
-    if (begin(operation)) refuse(operation, EIO);
-    return operation;
-  }
-
-  [[noreturn]] static void refuse(const Operation& operation, int error) {
-    throw FileError(
-        fmt::format("{}: {}.", operation.str(), std::generic_category().message(error)));
+  [[noreturn]] void refuse(const std::string& reason) const {
+    throw FileError(fmt::format("{}: {}.", operations_.back().str(), reason));
   }
 
   /// Without a '/' at the end.
-  static std::filesystem::path clean(const std::filesystem::path& path) {
+  static std::string clean(const std::filesystem::path& path) {
     const std::filesystem::path normal = path.lexically_normal();
-    return normal.has_filename() ? normal : normal.parent_path();
+    return (normal.has_filename() ? normal : normal.parent_path()).string();
   }
 
   [[nodiscard]] std::optional<std::size_t> find(const std::filesystem::path& path) const {
     if (path.empty()) return {};
     std::size_t node = 0;
-    for (const std::filesystem::path& name : clean(path).relative_path()) {
+    for (const std::filesystem::path& name : std::filesystem::path(clean(path)).relative_path()) {
       const auto entry = cached_[node].names.find(name.string());
       if (entry == cached_[node].names.end()) return {};
       node = entry->second;
@@ -276,32 +249,37 @@ class CrashingDisk final : public checkpoint::FileLayer {
     return node;
   }
 
-  [[nodiscard]] std::size_t find_or_refuse(const Operation& operation,
-                                           const std::filesystem::path& path) const {
+  [[nodiscard]] std::size_t find_or_refuse(const std::filesystem::path& path) const {
     const auto node = find(path);
-    if (!node) refuse(operation, ENOENT);
+    if (!node) refuse("there is no " + path.string());
     return *node;
   }
 
-  std::size_t add(const Operation& operation, const std::filesystem::path& path, bool is_folder) {
-    const std::size_t folder = find_or_refuse(operation, clean(path).parent_path());
+  /// The folder that holds a path, and its name there.
+  [[nodiscard]] std::pair<std::size_t, std::string> place_of(
+      const std::filesystem::path& path) const {
+    const std::filesystem::path whole = clean(path);
+    return {find_or_refuse(whole.parent_path()), whole.filename().string()};
+  }
+
+  std::size_t add(const std::filesystem::path& path, bool is_folder) {
+    const auto [folder, name] = place_of(path);
     const std::size_t node = cached_.size();
     cached_.push_back({.is_folder = is_folder});
     forced_.push_back({.is_folder = is_folder});
-    change({.node = folder,
-            .what = operation.str(),
-            .names = {{clean(path).filename().string(), node}}});
+    change({.node = folder, .names = {{name, node}}});
     return node;
   }
 
   void change(Change change) {
-    apply(change, Fate::kThere, cached_);
+    change.what = operations_.back().str() + change.what;
+    apply(change, cached_);
     waiting_.push_back(std::move(change));
   }
 
   void force(std::size_t node) {
     for (const Change& change : waiting_) {
-      if (change.node == node) apply(change, Fate::kThere, forced_);
+      if (change.node == node) apply(change, forced_);
     }
     drop(node);
   }
@@ -310,21 +288,16 @@ class CrashingDisk final : public checkpoint::FileLayer {
     std::erase_if(waiting_, [&](const Change& change) { return change.node == node; });
   }
 
-  static void apply(const Change& change, Fate fate, Nodes& nodes) {
-    if (fate == Fate::kLost) return;
+  static void apply(const Change& change, Nodes& nodes) {
     Node& node = nodes[change.node];
     for (const auto& [name, target] : change.names) {
       node.names.erase(name);
       if (target) node.names.emplace(name, *target);
     }
     if (change.size) node.bytes.resize(*change.size);
-    std::string bytes = change.bytes;
-    if (fate == Fate::kHalf) bytes.resize(bytes.size() / 2);
-    if (fate == Fate::kZeros) bytes.assign(bytes.size(), '\0');
-    if (fate == Fate::kGarbage) bytes.assign(bytes.size(), '#');
-    if (bytes.empty()) return;
-    node.bytes.resize(std::max(node.bytes.size(), change.offset + bytes.size()));
-    node.bytes.replace(change.offset, bytes.size(), bytes);
+    if (change.bytes.empty()) return;
+    node.bytes.resize(std::max(node.bytes.size(), change.offset + change.bytes.size()));
+    node.bytes.replace(change.offset, change.bytes.size(), change.bytes);
   }
 
   static Tree tree_of(const Nodes& nodes, std::size_t node = 0, const std::string& path = "") {

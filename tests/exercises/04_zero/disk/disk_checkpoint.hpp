@@ -56,9 +56,15 @@ inline Checkpoint draw_checkpoint(ultra::test::Random& random) {
   return drawn;
 }
 
+inline constexpr const char* kParent = "/checkpoints";
+inline constexpr const char* kStaging = "/checkpoints/.unfinished-step-00000200";
+inline constexpr const char* kDestination = "/checkpoints/step-00000200";
+inline constexpr const char* kOlder = "/checkpoints/step-00000100";
+inline constexpr const char* kOlderBytes = "an older checkpoint";
+
 /// The files, empty, in a new folder: rank 0 does this.
-inline void make_files(checkpoint::FileLayer& files, const Checkpoint& checkpoint,
-                       const std::filesystem::path& folder) {
+inline void make_files(checkpoint::FileLayer& files, const Checkpoint& checkpoint) {
+  const std::filesystem::path folder = kStaging;
   files.make_folder(folder);
   for (const auto& [name, bytes] : checkpoint.files) {
     const auto file = files.create(folder / name);
@@ -69,26 +75,20 @@ inline void make_files(checkpoint::FileLayer& files, const Checkpoint& checkpoin
 
 /// One call of write_durably for each file.
 inline void write_parts(checkpoint::FileLayer& files, const Checkpoint& checkpoint,
-                        const std::vector<RankPart>& parts, const std::filesystem::path& folder) {
+                        const std::vector<RankPart>& parts) {
   for (const auto& [name, bytes] : checkpoint.files) {
     std::vector<FilePart> of_file;
     for (const RankPart& part : parts) {
       if (part.file != name) continue;
       of_file.push_back({.offset = part.offset, .bytes = std::as_bytes(std::span(part.bytes))});
     }
-    write_durably(files, folder / name, of_file);
+    write_durably(files, std::filesystem::path(kStaging) / name, of_file);
   }
 }
 
-inline constexpr const char* kParent = "/checkpoints";
-inline constexpr const char* kStaging = "/checkpoints/.unfinished-step-00000200";
-inline constexpr const char* kDestination = "/checkpoints/step-00000200";
-inline constexpr const char* kOlder = "/checkpoints/step-00000100";
-inline constexpr const char* kOlderBytes = "an older checkpoint";
-
 inline void save(checkpoint::FileLayer& files, const Checkpoint& checkpoint) {
-  make_files(files, checkpoint, kStaging);
-  for (const auto& parts : checkpoint.ranks) write_parts(files, checkpoint, parts, kStaging);
+  make_files(files, checkpoint);
+  for (const auto& parts : checkpoint.ranks) write_parts(files, checkpoint, parts);
   commit_folder(files, kStaging, kDestination);
 }
 
@@ -140,31 +140,19 @@ inline std::optional<Difference> difference(const Files& found, const Files& exp
   return {};
 }
 
-inline bool is(const Operation& operation, Asked asked, const std::string& path) {
-  return operation.asked == asked && operation.path == path;
-}
-
-/// Whether a file was asked for `then` after the last `first`.
-inline bool asked_after(const CrashingDisk& disk, const std::string& path, Asked first,
-                        Asked then) {
-  bool found = false;
-  for (const Operation& operation : disk.operations()) {
-    found = is(operation, then, path) || (found && !is(operation, first, path));
-  }
-  return found;
+/// When a path was asked for something last; -1 when never.
+inline std::ptrdiff_t last(const CrashingDisk& disk, Asked asked, const std::string& path) {
+  const auto is = [&](const Operation& o) { return o.asked == asked && o.path == path; };
+  const std::vector<Operation>& all = disk.operations();
+  return all.rend() - std::find_if(all.rbegin(), all.rend(), is) - 1;
 }
 
 inline bool synced_parent_before_the_rename(const CrashingDisk& disk) {
   for (const Operation& operation : disk.operations()) {
     if (operation.asked == Asked::kRename) return false;
-    if (is(operation, Asked::kSyncFolder, kParent)) return true;
+    if (operation.asked == Asked::kSyncFolder && operation.path == kParent) return true;
   }
   return false;
-}
-
-inline bool asked(const CrashingDisk& disk, Asked asked, const std::string& path) {
-  return std::any_of(disk.operations().begin(), disk.operations().end(),
-                     [&](const Operation& operation) { return is(operation, asked, path); });
 }
 
 inline constexpr const char* kEmptied =
@@ -175,25 +163,26 @@ inline constexpr const char* kNotThere =
 inline constexpr const char* kOneRename =
     "Hint: rename the folder, once: files that are moved one by one appear one by one.";
 
-inline std::string hint_for_lost_bytes(const CrashingDisk& disk, const std::string& file) {
+inline const char* hint_for_lost_bytes(const CrashingDisk& disk, const std::string& file) {
   const std::string path = fmt::format("{}/{}", kStaging, file);
-  const auto made = std::count_if(
-      disk.operations().begin(), disk.operations().end(),
-      [&](const Operation& operation) { return is(operation, Asked::kCreate, path); });
+  const std::ptrdiff_t written = last(disk, Asked::kWrite, path);
+  const std::ptrdiff_t synced = last(disk, Asked::kSync, path);
+  const auto made = std::ranges::count_if(disk.operations(), [&](const Operation& operation) {
+    return operation.asked == Asked::kCreate && operation.path == path;
+  });
   if (made > 1) return kEmptied;
-  if (!asked(disk, Asked::kSync, path))
+  if (synced < 0) {
     return "Hint: what is written waits in memory until sync() of the file: without it the name "
            "may be on the disk and the bytes not.";
-  return asked_after(disk, path, Asked::kWrite, Asked::kSync)
+  }
+  return synced > written
              ? kNotThere
              : "Hint: sync() promises what was written before it: it comes after the last write.";
 }
 
-inline std::string hint_for_half_a_checkpoint(const CrashingDisk& disk,
+inline const char* hint_for_half_a_checkpoint(const CrashingDisk& disk,
                                               const Difference& difference) {
-  for (const Operation& operation : disk.operations()) {
-    if (is(operation, Asked::kMakeFolder, kDestination)) return kOneRename;
-  }
+  if (last(disk, Asked::kMakeFolder, kDestination) >= 0) return kOneRename;
   if (!difference.missing) return hint_for_lost_bytes(disk, difference.file);
   return synced_parent_before_the_rename(disk)
              ? "Hint: sync_folder() promises the names that stand in that folder, no others: those "
@@ -202,7 +191,7 @@ inline std::string hint_for_half_a_checkpoint(const CrashingDisk& disk,
                "sync_folder(staging) comes before the rename.";
 }
 
-inline std::string hint_for_lost_rename(const CrashingDisk& disk) {
+inline const char* hint_for_lost_rename(const CrashingDisk& disk) {
   return synced_parent_before_the_rename(disk)
              ? "Hint: sync_folder() promises the names as they are when it is called: that of the "
                "parent folder comes after the rename."

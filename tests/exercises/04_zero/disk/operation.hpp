@@ -44,16 +44,7 @@ struct Operation {
 /// it.
 struct PowerFailure {};
 
-/// @brief What may become of a change that nobody has forced to the disk. A name is there or not.
-enum class Fate {
-  kLost,     ///< it never reached the disk
-  kHalf,     ///< the first half of the bytes did
-  kZeros,    ///< the file has the length, and zeros
-  kGarbage,  ///< the file has the length, and what stood there on the disk before
-  kThere,    ///< it is on the disk
-};
-
-/// @brief One fate for each change that nobody has forced.
-using Fates = std::vector<Fate>;
+/// @brief Of each change that nobody has forced to the disk, whether it is there.
+using Fates = std::vector<bool>;
 
 }  // namespace ultra::zero::test
