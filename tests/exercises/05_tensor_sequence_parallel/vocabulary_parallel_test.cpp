@@ -99,14 +99,11 @@ TEST_F(VocabularyParallelTest, NanOnOneRankReachesTheLossOfAll) {
 
 TEST_F(VocabularyParallelTest, ThreeNumbersPerTokenTravel) {
   for_cases([&](const Case& c) {
-    const Data whole = data(c);
-    const auto count = [&](Communicator& tp) {
-      const Tensor logits = whole.part_of(c, tp.rank(), Device::cpu());
-      static_cast<void>(vocabulary_parallel_cross_entropy(
-          logits, whole.targets, c.vocabulary_of(tp.rank()), c.normalizer, tp));
-      const CommStats stats = tp.stats();
+    const std::vector<Outcome> outcomes = run(c, data(c));
+    for (int rank = 0; rank < c.ranks && !HasFailure(); ++rank) {
+      const CommStats& stats = outcomes[as_size(rank)].sent;
       const auto all_reduce = [&](std::size_t n) {  // on a ring, whose chunks need not be equal
-        const std::size_t own = comm::Chunks::even({0, n}, c.ranks)[tp.rank()].size();
+        const std::size_t own = comm::Chunks::even({0, n}, c.ranks)[rank].size();
         return (n - own + as_size(c.ranks - 1) * own) * size_of(c.dtype);
       };
       EXPECT_EQ(stats.sent_bytes(), all_reduce(c.tokens()) + all_reduce(2 * c.tokens()))
@@ -114,29 +111,18 @@ TEST_F(VocabularyParallelTest, ThreeNumbersPerTokenTravel) {
              "target's logit, of the logits' dtype; the loss follows from them on every rank.";
       EXPECT_EQ(stats[OpKind::kAllReduce].operations, 2U)
           << "all-reduces\nHint: the sum of exponentials and the target's logit travel together.";
-    };
-    ultra::test::on_ranks(c.ranks, c.str(), count);
+    }
   });
 }
 
 TEST_F(VocabularyParallelTest, TheGradientTakesTheLogitsPlace) {
   Case c = draw(2, DType::kF32);
   c.vocab = 200;
-  const Data whole = data(c);
-  const auto measure = [&](Communicator& tp) {
-    const Device own = Device::cpu();
-    const Tensor logits = whole.part_of(c, tp.rank(), own);
-    const Tensor targets = test::copy_to(own, whole.targets);
-    const std::size_t before = own.memory().current().total();
-    own.reset_memory_peaks();
-    static_cast<void>(vocabulary_parallel_cross_entropy(logits, targets, c.vocabulary_of(tp.rank()),
-                                                        c.normalizer, tp));
-    EXPECT_LT(own.memory().peak_total().bytes - before, logits.nbytes() / 2)
+  for (const Outcome& outcome : run(c, data(c))) {
+    EXPECT_LT(outcome.bytes, outcome.gradient.nbytes() / 2)
         << "bytes that the function took\nHint: three numbers per token; exponentials and gradient "
            "stand where the logits stood.";
-    EXPECT_EQ(targets.to_vector(), whole.targets.to_vector()) << "Hint: targets are read only.";
-  };
-  ultra::test::on_ranks(c.ranks, c.str(), measure);
+  }
 }
 
 }  // namespace
