@@ -187,7 +187,7 @@ class Truth {
     const Range own = case_.vocabulary_of(rank);
     return t.target >= own.begin && t.target < own.end;
   }
-  /// What to say about a wrong loss: of each mistake, what it makes of every token's.
+  /// What to say about a wrong loss, by what each mistake makes of the tokens' losses.
   [[nodiscard]] const char* diagnosis(double found, int rank) const {
     const char* const hints[] = {
         kLoss,
