@@ -33,19 +33,19 @@ std::vector<bf16> gradients_of_queries(bool is_causal) {
     return buffers.input(name, to_bf16(normal_values(count, 1, name)));
   };
   const rungs_of::OrderedProblem problem{
-      {.shape = shape,
-       .q = draw("q"),
-       .k = draw("k"),
-       .v = draw("v"),
-       .o = draw("o"),
-       .lse = buffers.input("lse", std::vector<float>(shape.rows(), 8.0F)),
-       .d_o = draw("d_o"),
-       .delta = buffers.output("delta", shape.rows()),
-       .d_q = buffers.output<bf16>("d_q", count),
-       .d_k = buffers.output<bf16>("d_k", count),
-       .d_v = buffers.output<bf16>("d_v", count)},
-      buffers.scratch("d_q_sums", rungs_of::d_q_sums_of(shape)),
-      buffers.scratch<unsigned>("turns", rungs_of::turns_of(shape))};
+      {{.shape = shape,
+        .q = draw("q"),
+        .k = draw("k"),
+        .v = draw("v"),
+        .o = draw("o"),
+        .lse = buffers.input("lse", std::vector<float>(shape.rows(), 8.0F)),
+        .d_o = draw("d_o"),
+        .delta = buffers.output("delta", shape.rows()),
+        .d_q = buffers.output<bf16>("d_q", count),
+        .d_k = buffers.output<bf16>("d_k", count),
+        .d_v = buffers.output<bf16>("d_v", count)},
+       buffers.scratch("d_q_sums", rungs_of::d_q_sums_of(shape)),
+       buffers.scratch<unsigned>("turns", rungs_of::turns_of(shape))}};
   everywhere<rungs_of::OrderedProblem>([]<simt::Executor executor>(const auto&... a) {
     rungs_of::one_kernel<executor>(a...);
   }).on(simt::Executor::kGpu)(problem, {});
