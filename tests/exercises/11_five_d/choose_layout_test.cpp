@@ -163,5 +163,30 @@ TEST_F(ChooseForAll, OfEqualOnesTheFirst) {
   EXPECT_NE(choose_for_all(std::array{day(1.0 / 40, 1)}, layouts), 2U) << kFirst;
 }
 
+TEST_F(ChooseForAll, ManyFairDaysDoNotMakeUpForABadOne) {
+  const std::vector<Layout> layouts(kTwo.begin(), kTwo.end());
+  const Question slow = day(1.0 / 40, 1);  // where the second loses much
+  const Question fast = day(4, 1.0 / 8);   // where the first loses less
+  const double bad = loss({slow}, layouts, 1);
+  const double fair = loss({fast}, layouts, 0);
+  ASSERT_LT(0, fair);
+  ASSERT_LT(fair, bad);
+  std::vector<Question> days = {slow};
+  while (static_cast<double>(days.size() - 1) * fair < 2 * bad) days.push_back(fast);
+  EXPECT_EQ(choose_for_all(days, layouts), 0U) << kLoss;
+}
+
+TEST_F(ChooseForAll, ALossIsAPartOfTheBest) {
+  const std::vector<Layout> layouts(kTwo.begin(), kTwo.end());
+  const double s = 1.0 / 64;  // on this day everything is slow
+  const Question slow = day(s / 40, s, s);
+  const Question fast = day(4, 1.0 / 8);
+  const double bad = loss({slow}, layouts, 1);
+  const double fair = loss({fast}, layouts, 0);
+  ASSERT_LT(fair, bad);
+  ASSERT_GT(fair * speed(fast, layouts[1]), bad * speed(slow, layouts[0])) << "in tokens";
+  EXPECT_EQ(choose_for_all(std::array{slow, fast}, kTwo), 0U) << kLoss;
+}
+
 }  // namespace
 }  // namespace ultra::planner
