@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "common/base/errors.hpp"
+
 namespace ultra::optim {
 namespace {
 
@@ -19,14 +21,20 @@ class AdamW final : public UpdateRule {
 
   void apply(std::size_t i, const TensorUpdate& update, std::span<const Tensor> states,
              const StepConstants& step) const override {
-    const NumberedUpdate one{.number = i, .update = update, .states = states};
-    apply_all({&one, 1}, step);
+    if (applies_in_one_pass(update.value.device().kind())) {
+      const NumberedUpdate one{.number = i, .update = update, .states = states};
+      return apply_all({&one, 1}, step);
+    }
+    ensure(!update.master.defined(), "a rule around this one rounds master weights");
+    update_(update.value, update.grad, states[0], states[1],
+            adamw_step(config_, update.decay, step));
   }
 
   void apply_all(std::span<const NumberedUpdate> updates,
                  const StepConstants& step) const override {
-    const bool is_on_host = !has_streams(updates.front().update.value.device().kind());
-    if (update_ && is_on_host) return apply_each(updates, step);
+    if (!applies_in_one_pass(updates.front().update.value.device().kind())) {
+      return UpdateRule::apply_all(updates, step);
+    }
     std::vector<ops::AdamWTensors> tensors;
     for (const NumberedUpdate& each : updates) {
       const TensorUpdate& of = each.update;
@@ -41,19 +49,11 @@ class AdamW final : public UpdateRule {
     ops::adamw_into(tensors, adamw_step(config_, true, step));
   }
 
-  bool applies_in_one_pass() const override { return true; }
-
- private:
-  void apply_each(std::span<const NumberedUpdate> updates, const StepConstants& step) const {
-    for (const NumberedUpdate& each : updates) {
-      const TensorUpdate& of = each.update;
-      const Tensor& value = of.master.defined() ? of.master : of.value;
-      update_(value, cast(of.grad, value.dtype()), each.states[0], each.states[1],
-              adamw_step(config_, of.decay, step));
-      if (of.master.defined()) cast_into(of.value, of.master);
-    }
+  bool applies_in_one_pass(DeviceKind device) const override {
+    return !update_ || has_streams(device);
   }
 
+ private:
   AdamWConfig config_;
   AdamWUpdate update_;
 };

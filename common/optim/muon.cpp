@@ -30,7 +30,9 @@ class Muon final : public UpdateRule {
                  const StepConstants& step) const override {
     others_->apply_all(updates, step);
   }
-  bool applies_in_one_pass() const override { return others_->applies_in_one_pass(); }
+  bool applies_in_one_pass(DeviceKind device) const override {
+    return others_->applies_in_one_pass(device);
+  }
 
   Tensor direction(std::size_t, const TensorUpdate& update, std::span<const Tensor> states,
                    const StepConstants& step) const override {

@@ -84,9 +84,9 @@ class UpdateRule {
   /// @brief Changes the weights of many tensors, or of pieces, as apply() does one after the other.
   virtual void apply_all(std::span<const NumberedUpdate> updates, const StepConstants& step) const;
 
-  /// @brief Whether apply_all() is one pass over all memory, which takes gradients and weights of any type,
-  /// updates master weights where there are some, and rounds them.
-  [[nodiscard]] virtual bool applies_in_one_pass() const { return false; }
+  /// @brief Whether apply_all() is one pass over all memory of such a device, which takes gradients and
+  /// weights of any type, updates master weights where there are some, and rounds them.
+  [[nodiscard]] virtual bool applies_in_one_pass(DeviceKind /*device*/) const { return false; }
 
   /// @brief Whether weights of a kind change as whole matrices only. Then the three functions below take
   /// the place of apply(): the first and the last see a piece, as apply() does, the second a matrix.

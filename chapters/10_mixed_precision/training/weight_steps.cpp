@@ -73,8 +73,8 @@ class WeightRule final : public optim::RuleAround {
   void apply_all(std::span<const optim::NumberedUpdate> updates,
                  const optim::StepConstants& step) const override {
     const bool rounds_to_nearest = settings_.rounding == Rounding::kNearest && !settings_.figures;
-    const bool is_on_device = has_streams(updates.front().update.value.device().kind());
-    if (rounds_to_nearest && is_on_device && inner().applies_in_one_pass()) {
+    const DeviceKind device = updates.front().update.value.device().kind();
+    if (rounds_to_nearest && has_streams(device) && inner().applies_in_one_pass(device)) {
       return inner().apply_all(updates, step);
     }
     RuleAround::apply_all(updates, step);

@@ -12,7 +12,9 @@ class MasterWeightRule final : public optim::RuleAround {
 
   void apply_all(std::span<const optim::NumberedUpdate> updates,
                  const optim::StepConstants& step) const override {
-    if (inner().applies_in_one_pass()) return inner().apply_all(updates, step);
+    if (inner().applies_in_one_pass(updates.front().update.value.device().kind())) {
+      return inner().apply_all(updates, step);
+    }
     RuleAround::apply_all(updates, step);
   }
 

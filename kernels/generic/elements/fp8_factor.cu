@@ -1,8 +1,9 @@
 // A left factor: a warp for each group of a row, four elements a lane.
 //
-// A right factor, and what is turned: a block for each square. A warp reads 32 lines of it, as they lie in memory, four elements a
-// lane, which wait in registers until the largest is known. Where lines run along the depth, their codes are
-// written as they lie. Else a lane has 32 neighbours along the depth of four rows: 32 bytes of each.
+// A right factor, and what is turned: a block for each square. A warp reads 32 lines of it, as they
+// lie in memory, four elements a lane, which wait in registers until the largest is known. Where lines
+// run along the depth, their codes are written as they lie. Else a lane has 32 neighbours along the
+// depth of four rows: 32 bytes of each.
 
 #include "kernels/generic/elements/fp8_factor.hpp"
 

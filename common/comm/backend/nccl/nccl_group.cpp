@@ -16,9 +16,6 @@
 namespace ultra::comm::nccl {
 namespace {
 
-// Beside the users' named messages, whose channels end below it.
-constexpr Tag kCardTag{.use = Tag::Use::kNamed, .lane = Tag::kLanes - 1, .sequence = 0};
-
 template <std::size_t size>
 void write(std::array<char, size>& to, std::string_view text) {
   to.fill('\0');
@@ -104,10 +101,9 @@ void NcclGroup::meet(const Device& device) {
   for (int member = 0; member < control_->size(); ++member) {
     if (member == control_->rank()) continue;
     Card& theirs = (*cards_)[static_cast<std::size_t>(member)];
-    receives_[static_cast<std::size_t>(member)] = control_->irecv(
-        {std::as_writable_bytes(std::span(&theirs, 1)), {}, cards_}, member, kCardTag);
-    sends_.push_back(
-        control_->isend({std::as_bytes(std::span(&own, 1)), cards_}, member, kCardTag));
+    receives_[static_cast<std::size_t>(member)] =
+        control_->irecv({std::as_writable_bytes(std::span(&theirs, 1)), {}, cards_}, member, kTag);
+    sends_.push_back(control_->isend({std::as_bytes(std::span(&own, 1)), cards_}, member, kTag));
   }
 }
 

@@ -36,6 +36,9 @@ struct Use {
 /// crosswise. All members are called inside the engine's pass.
 class NcclGroup {
  public:
+  /// Of what members tell each other before they connect, beside the users' named messages, whose channels
+  /// end below it. Those of a pair (nccl_transport.cpp) count on from it.
+  static constexpr Tag kTag{.use = Tag::Use::kNamed, .lane = Tag::kLanes - 1, .sequence = 0};
   /// The stream of its calls, among the group's own.
   static constexpr auto kRole = gpu::StreamRole::kCommunication;
 

@@ -74,8 +74,9 @@ struct Note {
 class Notes {
  public:
   Notes(std::shared_ptr<Transport> pair, std::uint32_t number)
-      : pair_(std::move(pair)),
-        tag_{.use = Tag::Use::kNamed, .lane = Tag::kLanes - 1, .sequence = number} {}
+      : pair_(std::move(pair)), tag_(NcclGroup::kTag) {
+    tag_.sequence += number;
+  }
 
   void write(const Note& note) {
     const auto kept = std::make_shared<const Note>(note);
@@ -86,9 +87,8 @@ class Notes {
   /// The next note; nothing while none has come.
   std::optional<Note> read() {
     if (!reading_) {
-      const auto kept = std::make_shared<Note>();
-      coming_ = kept;
-      reading_ = pair_->irecv({std::as_writable_bytes(std::span(kept.get(), 1)), {}, kept},
+      coming_ = std::make_shared<Note>();
+      reading_ = pair_->irecv({std::as_writable_bytes(std::span(coming_.get(), 1)), {}, coming_},
                               1 - pair_->rank(), tag_);
     }
     if (!reading_->test()) return std::nullopt;
