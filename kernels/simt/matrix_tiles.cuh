@@ -4,8 +4,9 @@
 /// (ldmatrix), multiply_accumulate() (mma.sync), pack_pair() and unpack_pair(). tiles.cuh has the same
 /// tensor cores with tiles whose layout nobody knows.
 ///
-/// Elements are of bf16, or of half where a function is told so. multiply_accumulate() is d [16, 8] = a [16, 16] b [16, 8] + c [16, 8]. With g = lane / 4 and
-/// t = lane % 4, the elements of a lane are, the lower half of a register first:
+/// Elements are of bf16, or of half where a function is told so. multiply_accumulate() is
+/// d [16, 8] = a [16, 16] b [16, 8] + c [16, 8]. With g = lane / 4 and t = lane % 4, the elements of a
+/// lane are, the lower half of a register first:
 ///
 ///     a[0]: row g,     columns 2t, 2t + 1        b[0]: column g, rows 2t, 2t + 1
 ///     a[1]: row g + 8, columns 2t, 2t + 1        b[1]: column g, rows 2t + 8, 2t + 9
