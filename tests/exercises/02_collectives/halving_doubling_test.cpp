@@ -82,9 +82,7 @@ class HalvingDoubling : public test::RandomTest {
   template <class Check>
   void for_powers_of_two(const Check& check) {
     test::for_trial_cases(random, kPowersOfTwo, [&](const TrialCase& c) {
-      const int size = c.members.size();
-      check(c.members, random.between(0, 2) == 0 ? test::random_chunks(random, size)
-                                                 : Chunks::even({0, c.count}, size));
+      check(c.members, test::chunks_for(c, random));
     });
   }
 };

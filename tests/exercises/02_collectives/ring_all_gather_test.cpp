@@ -34,9 +34,7 @@ class RingAllGather : public test::RandomTest {};
 
 TEST_F(RingAllGather, SendsEveryChunkButTheNextOnceInPMinus1Steps) {
   test::for_trial_cases(random, test::kGroupSizes, [this](const TrialCase& c) {
-    const int size = c.members.size();
-    const Chunks chunks = random.between(0, 2) == 0 ? test::random_chunks(random, size)
-                                                    : Chunks::even({0, c.count}, size);
+    const Chunks chunks = test::chunks_for(c, random);
     CollectiveTrial trial(c.members, ring(chunks));
     const auto kept = trial.all_gather(chunks);
     EXPECT_TRUE(kept) << hint(trial, chunks);

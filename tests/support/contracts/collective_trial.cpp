@@ -377,4 +377,11 @@ Chunks random_chunks(Random& random, int parts) {
   return Chunks::of(counts);
 }
 
+Chunks chunks_for(const TrialCase& c, Random& random) {
+  const int size = c.members.size();
+  const bool divides = c.count % index_of(size) == 0;
+  return divides || random.between(0, 1) == 0 ? Chunks::even({0, c.count}, size)
+                                              : random_chunks(random, size);
+}
+
 }  // namespace ultra::test

@@ -140,4 +140,8 @@ void for_trial_cases(Random& random, std::span<const int> sizes,
 /// @brief Chunks of random sizes, empty ones among them.
 [[nodiscard]] comm::Chunks random_chunks(Random& random, int parts);
 
+/// @brief Chunks of a case: equal ones where the members divide the count, as in the first case of
+/// each group, whose failure tells most; else even or random ones.
+[[nodiscard]] comm::Chunks chunks_for(const TrialCase& c, Random& random);
+
 }  // namespace ultra::test
