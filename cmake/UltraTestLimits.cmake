@@ -14,8 +14,11 @@ if(NOT ULTRA_TEST_PATIENCE MATCHES "^[1-9][0-9]*$")
 endif()
 
 # protect_shadow_gap=0: the CUDA driver maps memory where AddressSanitizer wants a gap.
+# OPENBLAS_NUM_THREADS: a rank's products take one thread in any case, and NumPy's here are small. OpenBLAS
+# starts one for each core before main(), and each spins for a tenth of a second until it sleeps.
 set(ULTRA_TEST_ENVIRONMENT
   ULTRA_TEST_PATIENCE=${ULTRA_TEST_PATIENCE}
+  OPENBLAS_NUM_THREADS=1
   ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=1
   TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan_suppressions.txt)
 

@@ -26,6 +26,15 @@ function(ultra_compile_quickly target)
     $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O0;-g1>)
 endfunction()
 
+add_library(ultra_standard_templates OBJECT ${CMAKE_SOURCE_DIR}/tests/standard_templates.cpp)
+target_link_libraries(ultra_standard_templates PRIVATE ultra_options ultra_warnings)
+# Among the options, which stand before a target's own objects.
+function(ultra_link_standard_templates_first target)
+  target_link_options(${target} PRIVATE $<TARGET_OBJECTS:ultra_standard_templates>)
+  set_property(TARGET ${target} APPEND PROPERTY
+    LINK_DEPENDS $<TARGET_OBJECTS:ultra_standard_templates>)
+endfunction()
+
 # Runs an executable of tests of ranks under mpirun, all cases in one go: mpi.<target>.<processes>.
 function(ultra_mpi_test target processes)
   set(name mpi.${target}.${processes})
@@ -66,6 +75,7 @@ function(ultra_test_executable target label sources libraries)
   target_link_libraries(${target}
     PRIVATE ${libraries} ultra_options ultra_warnings GTest::gmock ${main})
   ultra_compile_quickly(${target})
+  ultra_link_standard_templates_first(${target})
   if(ultra_test_support IN_LIST libraries) # not the kernels', which share none of common/'s macros
     ultra_precompile(${target} test)
   endif()

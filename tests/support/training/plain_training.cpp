@@ -146,26 +146,33 @@ std::vector<double> summed(const std::vector<double>& values, const Communicator
 }
 
 void put_together(const Kept& kept, const Communicator& world, RankRun& run) {
-  std::vector<std::vector<double>> weights;
+  std::vector<std::size_t> begins;  // of each parameter, one after the other
+  std::size_t count = 0;
   for (const nn::NamedShape& parameter : kept.parameters) {
-    weights.emplace_back(parameter.shape.numel(), 0.0);
+    begins.push_back(count);
+    count += parameter.shape.numel();
   }
-  std::vector<std::vector<double>> written = weights;
+  std::vector<double> all(2 * count, 0.0);  // the weights, and how often each is written
   for (const KeptPiece& piece : kept.pieces) {
     run.own.push_back(piece.values);
     if (!piece.saves) continue;
     for (const checkpoint::ElementRun& elements : piece.runs) {
       for (std::size_t i = 0; i < elements.count; ++i) {
-        weights[piece.parameter][elements.global + i] += piece.values[elements.local + i];
-        written[piece.parameter][elements.global + i] += 1;
+        const std::size_t at = begins[piece.parameter] + elements.global + i;
+        all[at] += piece.values[elements.local + i];
+        all[count + at] += 1;
       }
     }
   }
-  for (std::size_t p = 0; p < weights.size(); ++p) {
-    run.weights.push_back(summed(weights[p], world));
-    const std::vector<double> times = summed(written[p], world);
-    run.written.insert(run.written.end(), times.begin(), times.end());
+  all = summed(all, world);
+  const auto part = [&](std::size_t begin, std::size_t size) {
+    const auto first = all.begin() + checked_cast<std::ptrdiff_t>(begin);
+    return std::vector<double>(first, first + checked_cast<std::ptrdiff_t>(size));
+  };
+  for (std::size_t p = 0; p < begins.size(); ++p) {
+    run.weights.push_back(part(begins[p], kept.parameters[p].shape.numel()));
   }
+  run.written = part(count, count);
 }
 
 }  // namespace

@@ -87,6 +87,12 @@ class DirectCollective : public Operation {
     }
     return true;
   }
+  /// Only the last to say so wakes the others: none can go on before. Of two at once, one at least
+  /// sees all, as these stores and loads have one order.
+  void say(std::atomic<std::uint64_t> Showing::*counter) const {
+    (showing(rank_).*counter).store(number_ + 1);
+    if (all_have(counter)) board_->ring_others(rank_);
+  }
   std::vector<int> members_without(std::atomic<std::uint64_t> Showing::*counter) const {
     std::vector<int> missing;
     for (int member = 0; member < size(); ++member) {
@@ -103,8 +109,7 @@ class DirectCollective : public Operation {
     if (is_staged() && info().kind == OpKind::kAllReduce && info().count > 0) {
       std::memcpy(own.staged.data(), memory_of(call_.input).data(), call_.input.nbytes());
     }
-    own.arrived.store(number_ + 1);
-    board_->ring_others(rank_);
+    say(&Showing::arrived);
     stage_ = Stage::kArrived;
   }
 
@@ -150,8 +155,7 @@ class DirectCollective : public Operation {
       throw;
     }
     own.working.store(0);
-    own.done.store(number_ + 1);
-    board_->ring_others(rank_);
+    say(&Showing::done);
     stage_ = Stage::kWorked;
     return true;
   }

@@ -17,7 +17,9 @@ namespace ultra::comm::threads {
 void Bell::ring() {
   count_.fetch_add(1);
   if (sleepers_.load() == 0) return;
-  const std::scoped_lock lock(mutex_);
+  {
+    const std::scoped_lock lock(mutex_);  // a sleeper has looked at the count, or will
+  }
   wake_.notify_all();
 }
 

@@ -5,6 +5,7 @@ is not the kernel's business (two notebooks, or a terminal, may be building in t
 an old build is an error that says what to do.
 """
 
+import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ def require_fresh_build(build_dir: Path, target: str) -> None:
 
     @raises OldBuild naming the file
     """
-    changed_at = cache(lambda path: _changed_at(build_dir / path))  # many pairs, fewer files
+    changed_at = cache(lambda path: _changed_at(os.path.join(build_dir, path)))  # many pairs, fewer files
     products = set()
     for product, inputs in _products(build_dir, target):
         products |= {product, *inputs}
@@ -42,8 +43,11 @@ def require_fresh_build(build_dir: Path, target: str) -> None:
                 raise OldBuild(f"{source} has changed since it was built: {ADVICE}")
 
 
-def _changed_at(path: Path) -> int:
-    return path.stat().st_mtime_ns if path.exists() else 0
+def _changed_at(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
 
 
 def _products(build_dir: Path, target: str) -> Iterator[tuple[str, list[str]]]:
