@@ -1,6 +1,6 @@
 // Tests are compiled without optimisation, and so are their copies of the standard library's inline
 // functions. The linker keeps the first copy of each for the whole program, for what is tested, too: these
-// stand first in every test (cmake/UltraTests.cmake), and are optimised.
+// stand first in every test (UltraTests.cmake), and are optimised.
 #include <memory>
 #include <string>
 #include <vector>
