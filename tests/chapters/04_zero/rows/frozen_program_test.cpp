@@ -1,4 +1,5 @@
-// The executables with --freeze, started as a user starts them: layouts, checkpoints, refusals.
+// The executables with --freeze, started as a user starts them: checkpoints, refusals. That every
+// layout trains as one rank does is random_layouts_ranks_test.cpp's.
 //
 // Covers: common/train/weights/frozen_weights.hpp
 
@@ -21,13 +22,6 @@ class FrozenProgram : public ProgramTest {
  protected:
   FrozenProgram() : ProgramTest("04_zero") {}
 
-  /// The losses of chapter 11's executable.
-  [[nodiscard]] json losses_of_chapter_11(const std::string& line) const {
-    const std::string path = folder.path("chapter_11.jsonl");
-    expect_success(run_program("11_five_d", flags(line + " --metrics " + path)));
-    return events_of(path).back().at("losses");
-  }
-
   /// The weights of a checkpoint by their names.
   [[nodiscard]] static std::map<std::string, std::vector<double>> values_of(
       const std::string& step) {
@@ -42,24 +36,6 @@ class FrozenProgram : public ProgramTest {
     return values;
   }
 };
-
-TEST_F(FrozenProgram, EveryLayoutHasTheLossesOfOneRank) {
-  for (const char* freeze : {"embed_tokens,model.layers.0.", "q_proj,norm,mlp.down_proj"}) {
-    const std::string base = "--layers 3 " + kFrozen + freeze + " ";
-    const json expected = losses_of(base);
-    EXPECT_NE(expected, losses_of("--layers 3 --steps 4 --global-batch 8 --micro-batch 2 "
-                                  "--dtype f64 "));
-    for (const char* layout :
-         {"--tp 2 --dp 2 --zero 1", "--tp 2 --sp on --dp 2 --zero 3 --shards rows",
-          "--pp 3 --schedule 1f1b", "--pp 3 --schedule zero-bubble-h1",
-          "--pp 3 --dp 2 --zero 3 --shards rows", "--pp 3 --dp 2 --zero 2", "--cp 2 --tp 2",
-          "--pp 3 --tied-embeddings"}) {
-      const bool is_tied = std::string(layout).ends_with("embeddings");
-      expect_near_losses(losses_of_chapter_11(base + layout),
-                         is_tied ? losses_of(base + "--tied-embeddings") : expected, 1e-10);
-    }
-  }
-}
 
 TEST_F(FrozenProgram, GoesOnFromACheckpointInAnotherLayout) {
   const std::string base = "--clip 0 " + kFrozen + "self_attn,embed_tokens ";

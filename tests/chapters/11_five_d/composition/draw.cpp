@@ -143,9 +143,6 @@ class Draw {
       model("--optimizer", optimizer);
       if (optimizer == "muon" && percent(40)) layout("--muon-batch", random_.between(1, 3));
     }
-    if (percent(15)) {
-      model("--freeze", pick({"model.layers.0.", "embed_tokens", "embed_tokens,model.layers.0."}));
-    }
     masked_ = percent(20);
     if (masked_) {
       model("--mask", ultra::test::mask_file(random_, random_.pick({0.9, 0.5, 0.1, 0.01})));
@@ -246,7 +243,13 @@ class Draw {
       layout("--offload", zero == 3 ? pick({"optimizer", "optimizer+params"}) : "optimizer");
       if (percent(15)) layout("--offload-to", "file:/tmp");
     }
-    if (zero == 3 && !quantised_layout && percent(40)) layout("--shards", "rows");
+    const bool has_rows = zero == 3 && !quantised_layout && percent(40);
+    if (has_rows) layout("--shards", "rows");
+    if ((zero < 3 || has_rows) && percent(8)) {
+      model("--freeze", "norm,o_proj");  // a flat unit would have both
+    } else if (percent(15)) {
+      model("--freeze", pick({"model.layers.0.", "embed_tokens", "embed_tokens,model.layers.0."}));
+    }
     if (zero > 0 && percent(15)) {
       layout("--reduce-scatter", pick({"ring", "pairwise"}));
     }
