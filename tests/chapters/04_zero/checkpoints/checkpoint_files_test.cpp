@@ -5,7 +5,6 @@
 #include <malloc.h>
 
 #include <fstream>
-#include <variant>
 
 #include "chapters/04_zero/checkpoints/checkpointed_worker.hpp"
 #include "chapters/04_zero/checkpoints/trained_mixture.hpp"

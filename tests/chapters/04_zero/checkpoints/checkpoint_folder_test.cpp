@@ -143,13 +143,18 @@ TEST_F(CheckpointFolderTest, NamesInMessagesAreEscapedAndShort) {
 
 TEST_F(CheckpointFolderTest, ACheckpointWithoutItsRecordIsAPart) {
   save(3);
-  temporary.write("all/step-00000007/model.safetensors", "");
-  const std::string part = folder.checkpoint(7).string();
-  for (const fs::path& where : {path, folder.checkpoint(7), folder.checkpoint(7) / ""}) {
+  const auto expect_part = [&](std::size_t step, const fs::path& where) {
     EXPECT_THAT(find_message(where),
-                AllOf(HasSubstr("'" + part), HasSubstr("has no file training.json"),
-                      HasSubstr("a part of a checkpoint"), HasSubstr("Resume another one")));
+                AllOf(HasSubstr("'" + folder.checkpoint(step).string()),
+                      HasSubstr("has no file training.json"), HasSubstr("a part of a checkpoint"),
+                      HasSubstr("Resume another one")));
+  };
+  temporary.write("all/step-00000007/model.safetensors", "");
+  for (const fs::path& where : {path, folder.checkpoint(7), folder.checkpoint(7) / ""}) {
+    expect_part(7, where);
   }
+  temporary.write("all/step-00000008", "no folder");
+  expect_part(8, path);
 }
 
 TEST_F(CheckpointFolderTest, AModelOfAnotherProgramIsNoCheckpoint) {

@@ -17,9 +17,6 @@ namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 /// Files that are as they were written, with their checksums, and not what the training needs.
 class ForeignFiles : public DamagedCheckpoint {

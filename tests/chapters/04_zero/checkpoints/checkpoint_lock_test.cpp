@@ -3,22 +3,13 @@
 // Covers: chapters/04_zero/checkpoints/checkpointed_worker.hpp
 // Covers: chapters/04_zero/checkpoints/checkpoint_writer.hpp
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include "tests/chapters/04_zero/checkpoints/checkpoint_kill.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_lock.hpp"
+#include "tests/chapters/04_zero/checkpoints/checkpoint_kill.hpp"
 
 namespace ultra::zero {
 namespace {
 
 using namespace zero::test;
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 using CheckpointLock = CheckpointLockTest;
 

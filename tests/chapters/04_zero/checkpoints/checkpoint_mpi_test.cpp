@@ -73,13 +73,6 @@ TEST_F(CheckpointsUnderMpirun, ProcessesSaveTheSameBytesAsThreads) {
   }
 }
 
-TEST_F(CheckpointsUnderMpirun, ADamagedCheckpointEndsAllWithOneError) {
-  static_cast<void>(losses(4, saving({"--zero", "3"})));
-  const std::string file = "optimizer-00002-of-00004.safetensors";
-  fs::resize_file(saved("step-00000005/" + file), 100);
-  expect_refused(4, {"--zero", "3", "--dtype", "f64", "--resume", saved()}, file);
-}
-
 /// The process kills itself when it sees its second checkpoint, in a training that has no end.
 TEST_F(CheckpointsUnderMpirun, AProcessThatIsKilledLeavesCompleteCheckpoints) {
   const Words flags =

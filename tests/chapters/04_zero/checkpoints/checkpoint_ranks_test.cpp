@@ -7,7 +7,6 @@
 #include <future>
 #include <mutex>
 
-#include "chapters/04_zero/checkpoints/training_state.hpp"
 #include "tests/chapters/04_zero/checkpoints/checkpoint_faults.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"
@@ -214,34 +213,6 @@ TEST_F(CheckpointRanks, TheTrainingGoesOnWhileACheckpointIsWritten) {
                 ElementsAre("step-00000003", "step-00000006", "step-00000007"));
   }
   EXPECT_EQ(losses_of(c, going_on_from(checkpoint)), expected) << "it holds the third step's state";
-}
-
-/// No rank of replicas writes more than its share and the largest parameter.
-TEST_F(CheckpointRanks, ReplicasShareTheSaving) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    ZeroCase c = draw(ranks, ZeroStage::kOptimizer, DType::kF64);
-    c.options.steps = 1;
-    StageChanges changes;
-    changes.exchange = [](const train::StatesScope& scope) {
-      return collectives::sum_after_backward(scope.parameters, scope.data);
-    };
-    changes.worker = [ranks](std::unique_ptr<train::Worker> worker,
-                             const train::TrainerState& trainer) {
-      const TrainingState state(trainer);
-      std::size_t own = 0;
-      std::size_t all = 0;
-      std::size_t largest = 0;
-      for (std::size_t i = 0; i < state.pieces().size(); ++i) {
-        const std::size_t size = state.pieces()[i].elements.size();
-        own += state.saves(i) ? size : 0;
-        all += size;
-        largest = std::max(largest, size);
-      }
-      EXPECT_LE(own, all / static_cast<std::size_t>(ranks) + largest);
-      return worker;
-    };
-    on_ranks(c, [&](Communicator& dp) { static_cast<void>(train_zero(dp, c, changes)); });
-  }
 }
 
 /// Models of odd sizes, whose shards begin and end inside parameters.

@@ -1,6 +1,5 @@
 #include "chapters/04_zero/checkpoints/training_record.hpp"
 
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/support/toolbox.hpp"
@@ -189,30 +188,24 @@ TEST(TrainingRecord, WhatNotEveryModelHasGoesThroughJson) {
   EXPECT_EQ(parse_record(to_json(record), "path").identity.model, record.identity.model);
 }
 
-TEST(TrainingRecord, ADecayGoesThroughJsonAndIsNamedWhenItChanges) {
-  TrainingRecord record = a_record();
-  EXPECT_FALSE(json::parse(to_json(record)).at("settings").contains("decay"));
-  record.settings.decay = 5;
-  const TrainingSettings read = parse_record(to_json(record), "path").settings;
-  EXPECT_EQ(read.decay, 5U);
-  EXPECT_THAT(some_settings().changes_since(read),
-              ::testing::ElementsAre("Resumed with --decay none; the checkpoint's run had 5."));
-}
-
-TEST(TrainingRecord, WeightsOfFurtherLossesMayChangeFromRunToRun) {
+TEST(TrainingRecord, SettingsThatNotEveryRunHasGoThroughJsonAndMayChange) {
   TrainingRecord record = a_record();
   const json plain = json::parse(to_json(record)).at("settings");
-  EXPECT_FALSE(plain.contains("mtp_weight") || plain.contains("head_z_loss"));
+  for (const char* absent : {"decay", "mtp_weight", "head_z_loss"}) {
+    EXPECT_FALSE(plain.contains(absent)) << absent;
+  }
+  record.settings.decay = 5;
   record.settings.mtp_weight = 0.3;
   record.settings.head_z_loss = 0.5;
   const TrainingSettings read = parse_record(to_json(record), "path").settings;
   TrainingSettings now = read;
+  now.decay = 0;
   now.mtp_weight = 0.1;
   now.head_z_loss = 0;
-  EXPECT_THAT(
-      now.changes_since(read),
-      ::testing::ElementsAre("Resumed with --mtp-weight 0.1; the checkpoint's run had 0.3.",
-                             "Resumed with --head-z-loss 0; the checkpoint's run had 0.5."));
+  EXPECT_THAT(now.changes_since(read),
+              ElementsAre("Resumed with --decay none; the checkpoint's run had 5.",
+                          "Resumed with --mtp-weight 0.1; the checkpoint's run had 0.3.",
+                          "Resumed with --head-z-loss 0; the checkpoint's run had 0.5."));
 }
 
 TEST(TrainingRecord, TheLossOfTheTokensAfterNextGoesThroughJson) {
@@ -230,7 +223,7 @@ TEST(TrainingRecord, TheLossOfTheTokensAfterNextGoesThroughJson) {
 /// What no flag sets: of another version of the program.
 TEST(TrainingIdentity, NamesADifferenceThatHasNoFlag) {
   const std::vector<Difference> differences = {
-      {"vocab_size 256, this program's has 300",
+      {"vocab_size 256, this program's has 300. Give the --init (or --vocab, ",
        [](TrainingIdentity& i) { i.model.vocab_size = 300; }},
       {"rope_theta 10000, this program's has 500000",
        [](TrainingIdentity& i) { i.model.rope_theta = 500000; }},
