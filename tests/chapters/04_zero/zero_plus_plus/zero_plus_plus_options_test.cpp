@@ -1,7 +1,5 @@
 #include "chapters/04_zero/zero_plus_plus/zero_plus_plus_options.hpp"
 
-#include <variant>
-
 #include "tests/chapters/04_zero/zero_flags.hpp"
 #include "tests/support/toolbox.hpp"
 
@@ -35,6 +33,10 @@ TEST_F(ZeroPlusPlusOptionsTest, WordsAreTechniquesInAnyOrder) {
       .weights = kInt8, .secondary = SecondaryShards::kInNode, .gradients = kInt8, .node_size = 4};
   const std::string sizes = "--zero 3 --node-size 4 ";
   EXPECT_EQ(settings(sizes + "--zero++ gradients-int8,hierarchical,weights-int8"), all);
+  EXPECT_EQ(zero.plus_plus.config(),
+            (train::ExtraConfig{
+                {"zero_plus_plus", std::string("gradients-int8,hierarchical,weights-int8")},
+                {"node_size", std::size_t{4}}}));
   EXPECT_EQ(settings("--zero++ weights-int8,hierarchical,gradients-int8 " + sizes), all)
       << "flags in any order";
 }

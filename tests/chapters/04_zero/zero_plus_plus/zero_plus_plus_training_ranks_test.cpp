@@ -88,18 +88,6 @@ TEST_F(ZeroPlusPlusTraining, WhenThingsTravelChangesNoBit) {
   }
 }
 
-TEST_F(ZeroPlusPlusTraining, OneNodeAndNodesOfOneRankReduceInOneStep) {
-  for (const std::size_t size : {std::size_t{1}, std::size_t{4}}) {
-    ZeroCase c = draw_with("gradients-int4", 4, DType::kF32);
-    c.settings.plus_plus.node_size = size;
-    ZeroPlusPlus without = c.settings.plus_plus;
-    without.node_size = {};
-    on_ranks(c, [&](Communicator& dp) {
-      expect_same_runs(run_zero(dp, c), run_zero(dp, with(c, without)));
-    });
-  }
-}
-
 /// The promise of the method: quantisation costs no quality. Lists without "hierarchical" stand for
 /// those with it, which have the same bits (SecondaryShardsChangeNoBit).
 TEST_F(ZeroPlusPlusTraining, LossesAfter200StepsAreWithinOnePercentOfZero3) {
