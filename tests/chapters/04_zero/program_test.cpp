@@ -15,19 +15,9 @@ using nlohmann::json;
 using ::testing::ContainsRegex;
 using namespace test;
 
-/// Shares of 3, 3 and 2 sequences on 3 ranks, one micro-batch each.
-const std::string kFiveSteps = "--steps 5 --global-batch 8 --micro-batch 4 ";
-
 class ZeroProgram : public ProgramTest {
  protected:
   ZeroProgram() : ProgramTest("04_zero") {}
-
-  /// The losses of chapter 03's executable.
-  [[nodiscard]] json losses_of_chapter_03(const std::string& line) const {
-    const std::string path = folder.path("chapter_03.jsonl");
-    expect_success(run_program("03_data_parallel", flags(line + " --metrics " + path)));
-    return events_of(path).back().at("losses");
-  }
 
   /// The highest bytes that a rank needed.
   [[nodiscard]] static std::size_t highest_peak(const json& summary) {
@@ -41,33 +31,6 @@ class ZeroProgram : public ProgramTest {
 using BadZeroRun = ZeroProgram;
 
 // Losses ------------------------------------------------------------------------------------------
-
-TEST_F(ZeroProgram, EveryStageHasTheLossesOfChapter03) {
-  const std::string base = kFiveSteps + "--dp 3 ";
-  const json expected = losses_of_chapter_03(base);
-  for (const char* flags :
-       {"--zero 0", "--zero 1", "--zero 2", "--zero 3",
-        "--zero 1 --overlap none --check-replicas 2", "--zero 2 --overlap per-parameter",
-        "--zero 2 --bucket-mb 0.001", "--zero 3 --prefetch 3 --recompute full --recompute-every 2",
-        "--zero 3 --overlap none --reshard-after-forward no", "--zero 3 --shards rows"}) {
-    EXPECT_EQ(losses_of(base + flags), expected) << "bitwise, " << flags;
-  }
-}
-
-/// Five steps of a model that small: quantisation shows behind the first digits only.
-TEST_F(ZeroProgram, ZeroPlusPlusHasNearlyTheLossesOfZero3) {
-  const std::string zero3 = kFiveSteps + "--dp 4 --zero 3 ";
-  const json expected = losses_of(zero3);
-  EXPECT_EQ(losses_of(zero3 + "--zero++ hierarchical --node-size 2"), expected)
-      << "bitwise: nothing is quantised";
-  for (const std::string flags : {"weights-int8", "gradients-int4",
-                                  "weights-int8,hierarchical,gradients-int4 --node-size 2"}) {
-    const json summary = summary_of(zero3 + "--zero++ " + flags);
-    expect_near_losses(summary.at("losses"), expected, 0.01);
-    EXPECT_NE(summary.at("losses"), expected) << "something was quantised";
-    EXPECT_EQ(summary.at("config").at("zero_plus_plus"), flags.substr(0, flags.find(' ')));
-  }
-}
 
 TEST_F(ZeroProgram, TheSummaryHoldsItsFlags) {
   const json config =
@@ -184,13 +147,7 @@ TEST_F(ZeroProgram, KeepsWhatEarlierChaptersCan) {
 /// That the flags are checked at all: what else they refuse is in the tests of the options.
 TEST_F(BadZeroRun, FlagsThatCannotWork) {
   refused({{"--zero 4", {"--zero is '4'", "0, 1, 2 or 3"}},
-           {"--zero 3 --device-memory much", {"'much' is not a size in bytes"}},
-           {"--zero 2 --prefetch 1", {"--prefetch has no meaning without --zero 3"}},
-           {"--zero 3 --zero++ hierarchical", {"--zero++ hierarchical needs nodes", "--node-size"}},
            {"--dp 3 --zero 3 --hybrid-shard 2", {"3 ranks are not whole nodes of 2"}},
-           {"--dp 3 --zero 3 --zero++ hierarchical --node-size 2",
-            {"--node-size 2", "3 ranks are not whole nodes of 2"}},
-           {"--dp 2 --hybrid-shard 2", {"--hybrid-shard has no meaning without --zero 1, 2 or 3"}},
            {"--dp 5 --zero 2", {"5 replicas", "--global-batch of 4"}},
            {"--dp 2 --ranks 3 --zero 1", {"--dp 2", "--ranks is 3"}},
            {"--zero 3 --check-replicas 1", {"does not go together with --zero 3"}}});
