@@ -70,26 +70,6 @@ TEST(ZeroPaperTable1, EveryCell) {
   }
 }
 
-/// The first row of table 1 with at most 32 GB: what the paper prints bold. 0: none.
-int first_that_fits(ZeroStage stage, std::size_t parameters) {
-  for (const Row& row : kTable1) {
-    if (gb_per_rank(stage, parameters, row.ranks) <= 32) return row.ranks;
-  }
-  return 0;
-}
-
-TEST(ZeroPaperTable1, BoldCellsFitIntoAV100) {
-  EXPECT_EQ(first_that_fits(ZeroStage::kOptimizer, 7'500'000'000), 64);
-  EXPECT_EQ(first_that_fits(ZeroStage::kGradients, 7'500'000'000), 16);
-  EXPECT_EQ(first_that_fits(ZeroStage::kParameters, 7'500'000'000), 4);
-  EXPECT_EQ(first_that_fits(ZeroStage::kOptimizer, 128'000'000'000), 0);
-  EXPECT_EQ(first_that_fits(ZeroStage::kGradients, 128'000'000'000), 0);
-  EXPECT_EQ(first_that_fits(ZeroStage::kParameters, 128'000'000'000), 64);
-  EXPECT_EQ(first_that_fits(ZeroStage::kOptimizer, 1'000'000'000'000), 0);
-  EXPECT_EQ(first_that_fits(ZeroStage::kGradients, 1'000'000'000'000), 0);
-  EXPECT_EQ(first_that_fits(ZeroStage::kParameters, 1'000'000'000'000), 1024);
-}
-
 /// Billions of parameters, in tenths, cut off: 32 GB per GPU, 64 ranks per model-parallel part.
 int tenths_of_billions(ZeroStage stage) {
   return static_cast<int>(largest_model({.stage = stage, .shards = 64}, kMixed, 32e9) / 1e8);

@@ -3,10 +3,6 @@
 //
 // Covers: chapters/04_zero/zero_memory.hpp
 
-#include <map>
-
-#include "chapters/01_memory/memory_estimate.hpp"
-#include "chapters/01_memory/model_presets.hpp"
 #include "chapters/04_zero/zero_memory.hpp"
 #include "tests/chapters/04_zero/zero_run.hpp"
 #include "tests/support/toolbox.hpp"
@@ -82,7 +78,7 @@ class ZeroMemory : public ZeroTest {
 
   /// What the run on all ranks gave. Without a progress thread: that keeps the memory of an
   /// operation that has ended for a moment longer, or does not.
-  static TrainResult trained(const ZeroCase& c, Progress progress = Progress::kOnCall) {
+  static TrainResult trained(const ZeroCase& c) {
     TrainResult result;
     on_ranks(
         c,
@@ -90,7 +86,7 @@ class ZeroMemory : public ZeroTest {
           const TrainResult own = train_zero(dp, c);
           if (dp.rank() == 0) result = own;
         },
-        in_rank_order(progress));
+        in_rank_order(Progress::kOnCall));
     return result;
   }
 
@@ -106,21 +102,6 @@ class ZeroMemory : public ZeroTest {
     }
   }
 };
-
-TEST_F(ZeroMemory, ActivationsAreThoseOfOneDevice) {
-  for (const ZeroStage stage : kSharded) {
-    const ZeroCase c = draw_two_steps(3, stage);
-    for_each_rank(c, [&](const RankSummary& rank, std::size_t) {
-      const std::size_t share = c.options.global_batch / 3 +
-                                (static_cast<std::size_t>(rank.rank) < c.options.global_batch % 3);
-      EXPECT_EQ(peak(rank, MemoryCategory::kActivations),
-                memory::peak_activation_bytes(memory::shape_of(c.options.model),
-                                              {.size = std::min(c.micro_batch, share),
-                                               .seq_len = c.options.model.max_seq_len},
-                                              memory::precision_of(c.options.dtype), c.recompute));
-    });
-  }
-}
 
 /// Padding is less than one element per rank and group.
 TEST_F(ZeroMemory, StatesAreOneNthOfThoseThatAreSharded) {
@@ -243,18 +224,6 @@ TEST_F(ZeroMemory, NodesSendTheirShardsOncePerStep) {
       EXPECT_DOUBLE_EQ(real(inside), (sent.inside - not_sent_for_the_head(c)) * bytes);
       EXPECT_DOUBLE_EQ(real(between - sent_for_loss_and_norm(c)), sent.between * bytes);
     }
-  }
-}
-
-TEST_F(ZeroMemory, APartialPassIsAPassOnEveryRank) {
-  ZeroCase c = without_padding(3, ZeroStage::kParameters);
-  c.options.global_batch = 4;  // shares of 2, 1 and 1
-  c.micro_batch = 1;
-  const TrainResult result = trained(c, Progress::kThread);
-  for (const RankSummary& rank : result.ranks) {
-    EXPECT_EQ(rank.communication[OpKind::kReduceScatter].operations,
-              c.options.steps * 2 * (c.options.model.num_layers + 2))
-        << "every unit, in each of two passes";
   }
 }
 

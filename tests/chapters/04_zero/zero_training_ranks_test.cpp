@@ -111,15 +111,6 @@ TEST_F(ZeroTraining, Stages2And3ArePlainDataParallelismBitForBitWithOneMicroBatc
   }
 }
 
-/// Clipping scales by a norm whose last bit depends on the shards, and f64 keeps that bit.
-TEST_F(ZeroTraining, InF64TheBitsAreTheSameWithoutClipping) {
-  ZeroCase c = draw(3, ZeroStage::kOptimizer, DType::kF64);
-  c.options.clip_norm = 0;
-  c.options.global_batch = 4;
-  c.micro_batch = 2;
-  expect_same_with_all(c, draw_settings_of({kSharded[0], kSharded[1], kSharded[2]}), run_plain);
-}
-
 TEST_F(ZeroTraining, Stage2AddsUpEachMicroBatchBitForBit) {
   expect_same_with_all(draw_accumulating(3), all_buckets(ZeroStage::kGradients),
                        run_summing_each_pass);

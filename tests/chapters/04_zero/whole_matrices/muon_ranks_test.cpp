@@ -1,5 +1,5 @@
 // Muon with every stage of ZeRO: the matrices are whole where their Newton-Schulz steps are computed, so
-// training is that of plain data parallelism, bit for bit, and that of one rank.
+// training is that of plain data parallelism, bit for bit.
 //
 // Covers: chapters/04_zero/whole_matrices/whole_matrices.hpp, common/optim/matrix_exchange.hpp
 
@@ -58,24 +58,6 @@ TEST_F(MuonTraining, IsPlainDataParallelismBitForBitInEveryStage) {
         expect_same_bits(run_zero(dp, c), run_plain(dp, c));
       });
     }
-  }
-}
-
-TEST_F(MuonTraining, IsThatOfOneRank) {
-  for (const auto& [ranks, node] : {std::pair{2, 2}, {3, 3}, {4, 2}, {6, 3}}) {
-    ZeroCase c =
-        draw_muon(ranks, random.pick({kSharded[0], kSharded[1], kSharded[2]}), DType::kF64);
-    c.micro_batch = random.between(1, 2);
-    if (node != ranks) c.node_size = static_cast<std::size_t>(node);
-    on_ranks(c, [&](Communicator& dp) {
-      SCOPED_TRACE(c.str());
-      const ZeroRun run = run_zero(dp, c);
-      const RankRun one = run_alone(dp, c.options);
-      expect_near_losses(run, one, 1e-10);
-      expect_near_norms(run, one, 1e-10);
-      expect_near_weights(run, one, 1e-10);
-      expect_same_on_all(dp, losses_and_norms(run.result));
-    });
   }
 }
 
