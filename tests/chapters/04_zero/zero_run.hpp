@@ -17,6 +17,7 @@
 #include "common/train/cli/run_techniques.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/support/ranks/on_ranks.hpp"
+#include "tests/support/ranks/rank_fates.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
@@ -186,6 +187,31 @@ inline train::TrainResult train_zero(const Communicator& dp, const ZeroCase& c,
                              if (changes.device) changes.device(context.device);
                              return train::make_trainer(setup, context, dp);
                            });
+}
+
+/// @brief What ranks end with of which one trains in another way; expects that no tensor is left.
+inline Fates fates_of_ranks(const ZeroCase& c,
+                            const std::function<std::pair<ZeroCase, StageChanges>(int)>& of_rank) {
+  std::vector<std::optional<Device>> devices(static_cast<std::size_t>(c.ranks));
+  Fates found;
+  quietly([&] {
+    found = fates_of(
+        c.ranks,
+        [&](Communicator& dp) {
+          auto [own, changes] = of_rank(dp.rank());
+          changes.device = [&, limit = std::move(changes.device)](const Device& device) {
+            devices[static_cast<std::size_t>(dp.rank())] = device;
+            if (limit) limit(device);
+          };
+          static_cast<void>(train_zero(dp, own, changes));
+        },
+        in_rank_order());
+  });
+  if (launched_world_size()) return found;  // MPI keeps what nobody received until its end
+  for (const std::optional<Device>& own : devices) {
+    EXPECT_EQ(own ? own->memory().current().total() : 0U, 0U) << c.str();
+  }
+  return found;
 }
 
 /// @brief The flat arrays of a model, which of a run's stage they are; no weights are made.

@@ -15,7 +15,6 @@ namespace {
 using nlohmann::json;
 using ::ultra::test::Fates;
 using ::ultra::test::fates_of;
-using ::ultra::test::is_a;
 using ultra::test::losses_of;
 using ultra::test::quietly;
 
@@ -143,11 +142,7 @@ TEST_F(Workers, ThatThrowEndTheOthersAndLeaveNoFile) {
         static_cast<void>(train(options, text, world.rank() == 1 ? throws : plain, {}, world));
       });
     });
-    for (const auto& [rank, fate] : fates.ranks) {
-      EXPECT_EQ(is_a<NumericError>(fate.error), rank == 1) << fate.message;
-      EXPECT_EQ(is_a<RankFailed>(fate.error), rank != 1) << fate.message;
-      EXPECT_THAT(fate.message, HasSubstr(message));
-    }
+    ultra::test::expect_told<NumericError>(fates, late ? "at the end" : "in a step", 1, message);
     EXPECT_THAT(folder.names(), IsEmpty());
   };
   expect_fates(false, "step 2 went wrong");
