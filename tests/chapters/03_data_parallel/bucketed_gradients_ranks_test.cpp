@@ -16,8 +16,6 @@ namespace {
 
 using namespace test;
 
-constexpr int kReplicas[] = {1, 2, 3, 4, 5};
-
 /// What a step is made of; the same on every rank.
 struct Step {
   int replicas;
@@ -50,9 +48,6 @@ class BucketsOnRanks : public RandomTest {
   }
 
   /// One step of a replica; keeps the gradients.
-  void step_on(nn::Model& model, const SyncWay& way, const Communicator& dp, const Step& step) {
-    step_on(model, *way.make(model.parameters()), dp, step);
-  }
   void step_on(nn::Model& model, train::GradientExchange& exchange, const Communicator& dp,
                const Step& step) {
     const data::Sampler global(text, step.config.max_seq_len, step.global_batch, seed);
@@ -120,28 +115,25 @@ TEST_F(BucketsOnRanks, GradientsHaveNoSecondCopy) {
       in_rank_order());
 }
 
-RankOptions patient() {
-  RankOptions options;
-  options.timeout = std::chrono::seconds(60);  // a hang would be one
-  return options;
-}
-
 TEST_F(BucketsOnRanks, OtherBucketsOnAnotherRankAreReported) {
   const nn::ModelConfig config = random_config(random);
+  RankOptions options;
+  options.timeout = std::chrono::seconds(60);  // a hang would be one
   for (const Flush flush : {Flush::kWhenReady, Flush::kAfterBackward}) {
     const Fates fates = fates_of(
         3,
         [&](Communicator& dp) {
           Replica replica(config, DType::kF32, seed);
           const std::size_t capacity = dp.rank() == 1 ? 0 : kEverything;
-          step_on(replica.model, in_buckets(dp, capacity, flush), dp,
+          const auto exchange = in_buckets(dp, capacity, flush).make(replica.model.parameters());
+          step_on(replica.model, *exchange, dp,
                   {.replicas = 3,
                    .config = config,
                    .dtype = DType::kF32,
                    .global_batch = 3,
                    .micro_batch = 1});
         },
-        patient());
+        options);
     for (const auto& [rank, fate] : fates.ranks) {
       EXPECT_TRUE(is_a<CommMismatch>(fate.error) || is_a<RankFailed>(fate.error)) << fate.message;
       EXPECT_THAT(fate.message, HasSubstr("call different operations")) << "rank " << rank;

@@ -170,7 +170,7 @@ TEST_F(BucketedGradients, OfTheStepBeforeMustBeDropped) {
 
 using enum MemoryCategory;
 
-class GradientBucketsTest : public RandomTest {
+class GradientBucketsTest : public BucketedGradients {
  protected:
   GradientBucketsTest() {
     for (const nn::Parameter* parameter : parameters()) counts.push_back(parameter->count());
@@ -179,9 +179,6 @@ class GradientBucketsTest : public RandomTest {
     assigned = assign_buckets(counts, random.between(1, 2 * largest));
   }
 
-  [[nodiscard]] const std::vector<nn::Parameter*>& parameters() const {
-    return replica->model.parameters();
-  }
   [[nodiscard]] std::size_t gradient_bytes() const {
     return replica->device.memory().current()[kGradients];
   }
@@ -193,7 +190,6 @@ class GradientBucketsTest : public RandomTest {
   }
   static double number(std::size_t p) { return static_cast<double>(p + 1); }
 
-  std::optional<Replica> replica{std::in_place, random_config(random), DType::kF64, seed};
   std::vector<std::size_t> counts;
   std::vector<Bucket> assigned;
 };

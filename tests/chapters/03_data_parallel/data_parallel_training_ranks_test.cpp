@@ -1,14 +1,9 @@
 // The chapter's promise, through whole training runs: N replicas compute what one rank computes,
 // whatever the shares, the micro-batches and the way in which gradients are added up.
 
-#include "common/base/numeric.hpp"
-#include "common/data/dataset.hpp"
-#include "common/ops/cross_entropy.hpp"
 #include "tests/chapters/02_collectives/replicated_run.hpp"
 #include "tests/chapters/03_data_parallel/sync_ways.hpp"
-#include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/toolbox.hpp"
-#include "tests/support/training/mask_file.hpp"
 #include "tests/support/training/mesh_case.hpp"
 
 namespace ultra::data_parallel {
@@ -79,15 +74,6 @@ TEST_F(DataParallelTraining, EqualsOneRankInF64) {
           },
           rank_options);
     }
-  }
-}
-
-// A mean over the tokens that have a loss, on whichever ranks and in whichever micro-batches they are.
-TEST_F(DataParallelTraining, EqualsOneRankWhateverTokensHaveALoss) {
-  for (const double density : {0.9, 0.4, 0.03, 0.002}) {
-    MeshCase c = draw(random.between(2, 4), DType::kF64);
-    c.options.mask = mask_file(random, density);
-    expect_equals_one_rank(c);
   }
 }
 

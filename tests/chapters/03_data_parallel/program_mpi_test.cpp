@@ -6,11 +6,6 @@
 namespace ultra::data_parallel {
 namespace {
 
-class DataParallelUnderMpirun : public test::UnderMpirun {
- protected:
-  DataParallelUnderMpirun() : UnderMpirun("03_data_parallel", "4") {}
-};
-
 class ParameterServerUnderMpirun : public test::UnderMpirun {
  protected:
   ParameterServerUnderMpirun() : UnderMpirun("03_parameter_server", "4") {}
@@ -22,10 +17,6 @@ TEST_F(ParameterServerUnderMpirun, WhatServersLeaveAreReplicas) {
 
 TEST_F(ParameterServerUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
   expect_refused(2, "--dp 2", "--dp 2 and --servers 1: 3 ranks are needed, but mpirun started 2");
-}
-
-TEST_F(DataParallelUnderMpirun, TheWrongNumberOfProcessesIsRefused) {
-  expect_refused(3, "--dp 2", "--dp 2: 2 ranks are needed, but mpirun started 3");
 }
 
 // Processes of one run of 03_data_parallel that were started differently, or read different texts.
@@ -61,14 +52,6 @@ class RanksAgree : public test::ProgramTest {
     EXPECT_EQ(result.out, "") << "before the first step";
   }
 };
-
-TEST_F(RanksAgree, OnEveryFlagOfTheTraining) {
-  expect_refused("--seed 1", "--seed 2", {"rank 1 has --seed 2, rank 0 has --seed 1"});
-  expect_refused("", "--overlap none",
-                 {"rank 1 has --overlap none, rank 0 has --overlap bucketed"});
-  expect_refused("--trace " + folder.path("trace.json"), "",
-                 {"rank 1 has no --trace, rank 0 has --trace FILE"});
-}
 
 TEST_F(RanksAgree, OnHowTheyCommunicate) {
   expect_refused("--collectives native", "--check-collectives off --timeout 9",

@@ -160,26 +160,6 @@ TEST_F(CompressedExchange, SentBytesAreTheClosedForm) {
   }
 }
 
-TEST_F(CompressedExchange, TheAllReduceSendsWhatItsClosedFormSays) {
-  for (const int ranks : {1, 2, 3, 5}) {
-    const std::size_t count = random.between(0, 300);
-    run_ranks(ranks, [&](Communicator& world) {
-      const Device own = Device::cpu();
-      const BucketContents contents = contents_of({{count}});
-      const auto exchange =
-          make_exchange({}, world, ErrorFeedback::kOn)(contents, own, DType::kF64);
-      const std::size_t before = world.stats().sent_bytes();
-      static_cast<void>(exchanged(*exchange, gradient_of(own, count, DType::kF64, 1, 0, 0)));
-      const auto sent = static_cast<double>(world.stats().sent_bytes() - before);
-      const Tensor all = Tensor::from<double>(own, {1}, std::vector<double>{sent});
-      world.all_reduce(all).wait();
-      EXPECT_NEAR(all.to_vector()[0],
-                  ranks * Compression().sent_bytes(ranks, contents, DType::kF64), 1e-6)
-          << "over all ranks";
-    });
-  }
-}
-
 TEST_F(CompressedExchange, MemoryIsAResidualAndTheMessagesUnderWay) {
   run_ranks(2, [&](Communicator& world) {
     const Device own = Device::cpu();

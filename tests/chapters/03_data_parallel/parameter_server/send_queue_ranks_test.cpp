@@ -2,8 +2,6 @@
 
 #include "chapters/03_data_parallel/parameter_server/send_queue.hpp"
 
-#include <random>
-
 #include "common/comm/comm_error.hpp"
 #include "common/comm/run_ranks.hpp"
 #include "tests/support/ranks/rank_fates.hpp"
@@ -16,7 +14,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using test::is_a;
-using ::testing::AnyOf;
 
 constexpr double kPromptly = 10;
 // Nobody can send so much before its receiver has asked for it.
@@ -120,36 +117,6 @@ TEST_P(SendQueueRanks, AFailedRankHoldsNobodyUp) {
     if (rank == 0 || rank == 3) {
       EXPECT_TRUE(is_a<RankFailed>(fate.error));
     }
-  }
-}
-
-TEST_P(SendQueueRanks, ATimeoutSaysWhatASendWaitsBehind) {
-  options.timeout = milliseconds(300);
-  const test::Fates fates = test::fates_of(
-      2,
-      [](Communicator& world) {
-        world.barrier().wait();
-        if (world.rank() == 1) {
-          std::this_thread::sleep_for(milliseconds(1500));
-          return;
-        }
-        const auto queue = std::make_shared<SendQueue>(1);
-        Work first = send_in_turn(world, filled(kLarge, 1), 1, {0, 0}, {queue, 1});
-        world.progress();
-        Work last = send_in_turn(world, filled(kLarge, 1), 1, {0, 1}, {queue, 5});
-        Work urgent = send_in_turn(world, filled(kLarge, 1), 1, {0, 2}, {queue, 0});
-        last.wait();
-      },
-      options);
-  EXPECT_NE(fates.thrown, nullptr);
-  for (const auto& [rank, fate] : fates.ranks) {
-    if (rank != 0) continue;
-    EXPECT_TRUE(is_a<CommTimeout>(fate.error));
-    EXPECT_THAT(
-        fate.message,
-        HasSubstr("has waited 0.3 s in send #1 of 'world' (262144 f32 to rank 1): it waits for its "
-                  "turn behind 1 more urgent message; on their way: send #0 of 'world' (262144 f32 "
-                  "to rank 1): rank 1 has not taken the message"));
   }
 }
 

@@ -1,7 +1,6 @@
 // An asynchronous parameter server: how far replicas run ahead, and what becomes of the numbers.
 
 #include <atomic>
-#include <mutex>
 #include <random>
 
 #include "chapters/03_data_parallel/parameter_server/server_technique.hpp"

@@ -1,13 +1,11 @@
 #include "chapters/03_data_parallel/data_parallel.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::data_parallel {
 namespace {
 
 using ::testing::ContainsRegex;
-using ::testing::Not;
 
 train::RankSummary summary(int rank, double busy, double exposed) {
   train::RankSummary own;
