@@ -61,12 +61,6 @@ constexpr Waiting kOperations[] = {
     {kSome, [](const auto& world, const Data& d) { return world.ring_shift(d.whole, d.other); }},
 };
 
-/// The runs of these tests, with their arguments in the order of fates_of.
-test::Fates fates_of(int size, const std::function<void(Communicator&)>& fn,
-                     const RankOptions& options = {}) {
-  return fates_with(options, size, fn);
-}
-
 /// The platform's own collectives and schedules, checked and not.
 class FailureRanks : public OptionsRanks {
  protected:
@@ -94,18 +88,15 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryBlockingCall) {
   for (const Waiting& operation : kOperations) {
     SCOPED_TRACE(operation.text);
     const auto pause = milliseconds(random.between(0, 5));
-    const test::Fates fates = fates_of(
-        kSize,
-        [&](Communicator& world) {
-          const Data data;
-          if (world.rank() == kFailing) {
-            std::this_thread::sleep_for(pause);
-            throw NumericError("the loss is NaN");
-          }
-          operation.call(world, data).wait();
-          world.barrier().wait();
-        },
-        options);
+    const test::Fates fates = fates_with(options, kSize, [&](Communicator& world) {
+      const Data data;
+      if (world.rank() == kFailing) {
+        std::this_thread::sleep_for(pause);
+        throw NumericError("the loss is NaN");
+      }
+      operation.call(world, data).wait();
+      world.barrier().wait();
+    });
     for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, worded(operation.text));
     if (fates.ranks.empty()) continue;
     EXPECT_NE(fates.thrown, nullptr);
@@ -117,32 +108,26 @@ TEST_P(FailureRanks, ARankThatThrowsEndsEveryWait) {
   for (const Waiting& operation : kOperations) {
     SCOPED_TRACE(operation.text);
     const auto pause = milliseconds(random.between(0, 5));
-    const test::Fates fates = fates_of(
-        kSize,
-        [&](Communicator& world) {
-          const Data data;
-          world.barrier().wait();
-          Work work;
-          if (world.rank() != kFailing) work = operation.call(world, data);
-          std::this_thread::sleep_for(pause);
-          if (world.rank() == kFailing) throw NumericError("the loss is NaN");
-          work.wait();
-          world.barrier().wait();
-        },
-        options);
+    const test::Fates fates = fates_with(options, kSize, [&](Communicator& world) {
+      const Data data;
+      world.barrier().wait();
+      Work work;
+      if (world.rank() != kFailing) work = operation.call(world, data);
+      std::this_thread::sleep_for(pause);
+      if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+      work.wait();
+      world.barrier().wait();
+    });
     for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, "of 'world'");
   }
 }
 
 TEST_P(FailureRanks, ARankThatForgetsItsWorkIsToldAtItsEnd) {
-  const test::Fates fates = fates_of(
-      kSize,
-      [](Communicator& world) {
-        const Data data;
-        if (world.rank() == kFailing) throw NumericError("the loss is NaN");
-        static_cast<void>(Work(world.all_reduce(data.large)));
-      },
-      options);
+  const test::Fates fates = fates_with(options, kSize, [](Communicator& world) {
+    const Data data;
+    if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+    static_cast<void>(Work(world.all_reduce(data.large)));
+  });
   for (const auto& [rank, fate] : fates.ranks) {
     if (rank != kFailing) {
       EXPECT_EQ(fate.error, nullptr) << "the function had returned";
@@ -154,19 +139,16 @@ TEST_P(FailureRanks, ARankThatForgetsItsWorkIsToldAtItsEnd) {
 }
 
 TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
-  const test::Fates fates = fates_of(
-      kSize,
-      [](Communicator& world) {
-        const Data data;
-        const Communicator half = world.split([](int rank) { return rank / 2; }, "half");
-        if (world.rank() == kFailing) {
-          std::this_thread::sleep_for(milliseconds(300));  // the others have left the split
-          throw NumericError("the loss is NaN");
-        }
-        if (world.rank() == 3) half.all_reduce(data.whole).wait();
-        world.barrier().wait();
-      },
-      options);
+  const test::Fates fates = fates_with(options, kSize, [](Communicator& world) {
+    const Data data;
+    const Communicator half = world.split([](int rank) { return rank / 2; }, "half");
+    if (world.rank() == kFailing) {
+      std::this_thread::sleep_for(milliseconds(300));  // the others have left the split
+      throw NumericError("the loss is NaN");
+    }
+    if (world.rank() == 3) half.all_reduce(data.whole).wait();
+    world.barrier().wait();
+  });
   for (const auto& [rank, fate] : fates.ranks) {
     expect_told(rank, fate, rank == 3 ? "all_reduce #0 of 'half'" : "barrier #1 of 'world'");
     if (rank == 3) {
@@ -176,30 +158,24 @@ TEST_P(FailureRanks, AFailureReachesTheRanksOfOtherGroups) {
 }
 
 TEST_P(FailureRanks, WhoCatchesTheErrorIsToldAgain) {
-  const test::Fates fates = fates_of(
-      kSize,
-      [](Communicator& world) {
-        const Data data;
-        if (world.rank() == kFailing) throw NumericError("the loss is NaN");
-        EXPECT_THROW(world.all_reduce(data.whole).wait(), RankFailed);
-        EXPECT_THROW(world.barrier().wait(), RankFailed);
-        world.all_gather(data.part, data.whole).wait();
-      },
-      options);
+  const test::Fates fates = fates_with(options, kSize, [](Communicator& world) {
+    const Data data;
+    if (world.rank() == kFailing) throw NumericError("the loss is NaN");
+    EXPECT_THROW(world.all_reduce(data.whole).wait(), RankFailed);
+    EXPECT_THROW(world.barrier().wait(), RankFailed);
+    world.all_gather(data.part, data.whole).wait();
+  });
   for (const auto& [rank, fate] : fates.ranks) expect_told(rank, fate, "of 'world'");
 }
 
 TEST_P(FailureRanks, ATimeoutNamesTheOperationAndTheMissingRank) {
   options.timeout = milliseconds(300);
-  const test::Fates fates = fates_of(
-      kSize,
-      [](Communicator& world) {
-        const Data data;
-        world.barrier().wait();
-        if (world.rank() == kFailing) std::this_thread::sleep_for(milliseconds(1500));
-        world.labeled("bucket 2").all_reduce(data.whole).wait();
-      },
-      options);
+  const test::Fates fates = fates_with(options, kSize, [](Communicator& world) {
+    const Data data;
+    world.barrier().wait();
+    if (world.rank() == kFailing) std::this_thread::sleep_for(milliseconds(1500));
+    world.labeled("bucket 2").all_reduce(data.whole).wait();
+  });
   for (const auto& [rank, fate] : fates.ranks) {
     SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
     if (rank == kFailing) continue;  // what the others gave before they left may be enough for it
@@ -275,14 +251,11 @@ TEST_P(MismatchRanks, NamesBothCallsAndWhoCallsWhat) {
   star.algorithms = std::make_shared<const test::StarAlgorithms>();
   for (RankOptions options : {RankOptions{}, star}) {
     options.timeout = kTimeout;
-    const test::Fates fates = fates_of(
-        kSize,
-        [&](Communicator& world) {
-          const Data data;
-          world.barrier().wait();
-          (world.rank() == kFailing ? GetParam().odd : GetParam().common)(world, data);
-        },
-        options);
+    const test::Fates fates = fates_with(options, kSize, [&](Communicator& world) {
+      const Data data;
+      world.barrier().wait();
+      (world.rank() == kFailing ? GetParam().odd : GetParam().common)(world, data);
+    });
     for (const auto& [rank, fate] : fates.ranks) {
       SCOPED_TRACE(fmt::format("rank {}: {}", rank, fate.message));
       EXPECT_TRUE(is_a<CommMismatch>(fate.error) || is_a<RankFailed>(fate.error));

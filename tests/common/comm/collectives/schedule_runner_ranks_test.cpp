@@ -201,27 +201,6 @@ TEST_P(ScheduleRunner, BlocksThatMeetWithTwoSizesAreAMismatch) {
   }
 }
 
-/// Pieces of one buffer, as gradient buckets are: nothing but the output may change.
-TEST_P(ScheduleRunner, ReduceScatterKeepsAnInputBesideItsOutput) {
-  const std::size_t count = 4 * random.between(1, 100);
-  for (const RankOptions& options : {RankOptions{}, star_options()}) {
-    ranks_with(options, 4, [&](Communicator& world) {
-      const std::size_t part = count / 4;
-      const Tensor buffer = tensor_of(sequence(count + part, world.rank()));
-      const Tensor input = buffer.slice(0, {0, count});
-      const Tensor output = buffer.slice(0, {count, count + part});
-      world.reduce_scatter(input, output).wait();
-      EXPECT_EQ(input.to_vector(), sequence(count, world.rank()));
-      const double first = static_cast<double>(part) * world.rank();
-      const std::vector<double> sums = output.to_vector();
-      for (std::size_t i = 0; i < part; ++i) {
-        const double element = first + static_cast<double>(i);
-        EXPECT_EQ(sums[i], 4 * element + 6);
-      }
-    });
-  }
-}
-
 TEST_P(ScheduleRunner, GatherAndScatterWorkInPlaceAtTheRoot) {
   const std::size_t part = random.between(1, 100);
   for (const RankOptions& options : {RankOptions{}, star_options()}) {

@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <string>
-#include <type_traits>
 
 #include "common/base/errors.hpp"
 #include "tests/fakes/nccl/fake_nccl.hpp"

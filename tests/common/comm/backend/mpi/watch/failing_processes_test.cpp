@@ -5,7 +5,7 @@
 // Real processes that fail under mpirun: every other rank says which one and what it was doing, and
 // nothing hangs.
 
-#include "tests/support/programs/process.hpp"
+#include "tests/support/programs/program.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra {
@@ -33,11 +33,7 @@ class FailingProcesses : public ::testing::Test {
   }
 
   static void expect_one_line(const test::ProcessResult& result) {
-    std::size_t lines = 0;
-    for (std::size_t at = 0; (at = result.err.find("error: ", at)) != std::string::npos; ++at) {
-      if (at == 0 || result.err[at - 1] == '\n') ++lines;
-    }
-    EXPECT_EQ(lines, 1U) << result.err;
+    EXPECT_EQ(test::error_lines(result.err), 1) << result.err;
   }
 
   /// The line that rank `rank` printed.
