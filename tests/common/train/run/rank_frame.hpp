@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <utility>
-#include <vector>
 
 #include "common/optim/adamw.hpp"
 #include "common/train/gradients/model_states.hpp"

@@ -130,8 +130,6 @@ class TrainerStops : public ::testing::Test {
   TrainerStops() {
     options.metrics = folder.path("m.jsonl");
     options.trace = folder.path("t.json");
-    options.metrics = folder.path("m.jsonl");
-    options.trace = folder.path("t.json");
   }
 
   test::TemporaryFolder folder;

@@ -5,6 +5,7 @@
 
 #include "common/checkpoint/models/config_json.hpp"
 #include "common/train/weights/piece_runs.hpp"
+#include "tests/common/checkpoint/example_config.hpp"
 #include "tests/support/files/temporary_folder.hpp"
 #include "tests/support/programs/command_line.hpp"
 #include "tests/support/toolbox.hpp"
@@ -12,21 +13,11 @@
 namespace ultra::train {
 namespace {
 
-nn::ModelConfig stored() {
-  return {.vocab_size = 300,
-          .hidden_size = 48,
-          .num_layers = 3,
-          .num_heads = 6,
-          .num_kv_heads = 2,
-          .ffn_hidden_size = 100,
-          .max_seq_len = 77,
-          .rope_theta = 5000.0,
-          .norm_epsilon = 1e-6};
-}
+using checkpoint::a_model;
 
 class AdoptedModel : public ::testing::Test {
  protected:
-  AdoptedModel() { write(stored()); }
+  AdoptedModel() { write(a_model()); }
 
   void write(const nn::ModelConfig& model) const {
     folder.write("config.json", checkpoint::model_config_json(model, DType::kF32));
@@ -50,11 +41,11 @@ class AdoptedModel : public ::testing::Test {
 };
 
 TEST_F(AdoptedModel, HasTheSizesOfTheFolder) {
-  EXPECT_EQ(adopted(""), stored()) << "its positions are fewer than --seq's default";
-  nn::ModelConfig shorter = stored();
+  EXPECT_EQ(adopted(""), a_model()) << "its positions are fewer than --seq's default";
+  nn::ModelConfig shorter = a_model();
   shorter.max_seq_len = 16;
   EXPECT_EQ(adopted("--seq 16"), shorter);
-  nn::ModelConfig longer = stored();
+  nn::ModelConfig longer = a_model();
   longer.max_seq_len = 4096;
   write(longer);
   EXPECT_EQ(adopted("").max_seq_len, 128U) << "--seq's default";
@@ -64,8 +55,8 @@ TEST_F(AdoptedModel, HasTheSizesOfTheFolder) {
 TEST_F(AdoptedModel, FlagsMaySayTheSame) {
   EXPECT_EQ(adopted("--layers 3 --hidden 48 --heads 6 --kv-heads 2 --ffn 100 --vocab 300 --seq 77 "
                     "--head-dim 8"),
-            stored());
-  nn::ModelConfig tied = stored();
+            a_model());
+  nn::ModelConfig tied = a_model();
   tied.tied_embeddings = true;
   write(tied);
   EXPECT_EQ(adopted("--tied-embeddings"), tied);
@@ -96,16 +87,16 @@ TEST_F(AdoptedModel, AFlagThatContradictsIsRefusedWithBothValues) {
 
 // Whoever wants the module of the token after next says so.
 TEST_F(AdoptedModel, HasTheModuleOfAFolderWhereTheFlagIsGiven) {
-  nn::ModelConfig model = stored();
+  nn::ModelConfig model = a_model();
   model.mtp = true;
   write(model);
   EXPECT_EQ(adopted("--mtp"), model);
-  EXPECT_EQ(adopted(""), stored());
+  EXPECT_EQ(adopted(""), a_model());
 }
 
 // How latents are computed is the command line's: the folder says how wide they are.
 TEST_F(AdoptedModel, LatentsOfAFolderAreComputedInEitherForm) {
-  nn::ModelConfig model = stored();
+  nn::ModelConfig model = a_model();
   model.num_kv_heads = model.num_heads;
   model.norm_epsilon = 1e-6;
   model.latent = {.on = true, .kv_lora_rank = 12, .q_lora_rank = 0};
@@ -137,7 +128,7 @@ TEST_F(AdoptedModel, AFolderWithoutAModelIsRefused) {
 // The user has given no flags for these sizes.
 TEST_F(AdoptedModel, SizesThatMakeNoModelAreThoseOfTheFile) {
   const auto refusal = [&](const std::function<void(nn::ModelConfig&)>& change) {
-    nn::ModelConfig model = stored();
+    nn::ModelConfig model = a_model();
     change(model);
     write(model);
     return message_of<FileError>([&] { static_cast<void>(adopted("")); });
@@ -146,14 +137,14 @@ TEST_F(AdoptedModel, SizesThatMakeNoModelAreThoseOfTheFile) {
               AllOf(HasSubstr("config.json"), HasSubstr(folder.path()),
                     HasSubstr("num_key_value_heads must divide num_attention_heads"),
                     Not(HasSubstr("--kv-heads"))));
-  auto heads = nlohmann::json::parse(checkpoint::model_config_json(stored(), DType::kF32));
+  auto heads = nlohmann::json::parse(checkpoint::model_config_json(a_model(), DType::kF32));
   heads["num_attention_heads"] = heads["num_key_value_heads"] = 7;
   heads.erase("head_dim");
   folder.write("config.json", heads.dump());
   EXPECT_THAT(message_of<FileError>([&] { static_cast<void>(adopted("")); }),
               AllOf(HasSubstr("num_attention_heads must divide hidden_size: 48 % 7 = 6"),
                     HasSubstr("or give head_dim"), Not(HasSubstr("--head"))));
-  nn::ModelConfig wide = stored();
+  nn::ModelConfig wide = a_model();
   wide.vocab_size = 1'000'000'000'000;
   write(wide);
   TrainOptions options = parsed("");
@@ -164,9 +155,9 @@ TEST_F(AdoptedModel, SizesThatMakeNoModelAreThoseOfTheFile) {
 }
 
 TEST_F(AdoptedModel, IsDescribedByAllOfItsSizes) {
-  std::vector<std::string> texts = {described(stored())};
+  std::vector<std::string> texts = {described(a_model())};
   const auto change = [&](const std::function<void(nn::ModelConfig&)>& fn) {
-    nn::ModelConfig model = stored();
+    nn::ModelConfig model = a_model();
     fn(model);
     texts.push_back(described(model));
   };
