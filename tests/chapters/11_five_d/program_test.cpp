@@ -1,18 +1,12 @@
 // The executable 11_five_d, started as a user starts it.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "tests/support/programs/program.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::five_d {
 namespace {
 
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using ultra::test::expect_near_losses;
 using ultra::test::expect_parts;
 
@@ -65,20 +59,6 @@ TEST_F(FiveDProgram, WhatTokensChooseIsNotRecorded) {
   // with stays on the host of a device.)
   EXPECT_THAT(output_of(experts + "--top-k 4 --device emulated"),
               ContainsRegex("\n +0 .* exact .* exact .* exact .* exact "));
-}
-
-TEST_F(FiveDProgram, WhatCannotBeRecordedIsMeasured) {
-  for (const auto& [flags, why] :
-       {std::pair{"--dp 2 --compress int8", "--compress"},
-        std::pair{"--dp 2 --pp 2 --check-replicas 1", "--check-replicas"}}) {
-    const std::string out = output_of(kModel + flags);
-    EXPECT_THAT(out, HasSubstr(std::string("with ") + why + ", no step is recorded beside it"));
-    EXPECT_THAT(out, Not(ContainsRegex("\n +0 [^\n]*exact")));
-    EXPECT_THAT(out, HasSubstr("All ranks sent in a step: all_reduce"));
-  }
-  const std::string file = folder.path("gantt.json");
-  EXPECT_THAT(output_of(kModel + "--pp 2 --executed-gantt " + file),
-              HasSubstr("with --executed-gantt, no step is recorded"));
 }
 
 TEST_F(FiveDProgram, PrintsWhatDoesNotGoTogether) {

@@ -1,7 +1,6 @@
 #include "tests/chapters/11_five_d/composition/random_layouts.hpp"
 
 #include <cctype>
-#include <cstdio>
 
 #include "common/comm/run_ranks.hpp"
 #include "tests/chapters/11_five_d/composition/draw.hpp"

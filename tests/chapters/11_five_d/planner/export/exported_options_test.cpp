@@ -3,14 +3,11 @@
 // Covers: chapters/11_five_d/planner/export/exported_options.hpp
 #include "chapters/11_five_d/planner/export/exported_options.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "tests/chapters/11_five_d/planner/export/parsed_options.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -18,10 +15,6 @@ namespace {
 using test::Options;
 using test::parsed_options;
 using ::testing::Contains;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 Workload work(const char* model = "llama-70b") {
   return {.model = *find_model(model), .seq_len = 4096, .global_batch = 512};
@@ -133,7 +126,6 @@ TEST(ExportedOptions, MegatronRecomputesWhatThePlanDrops) {
     const Layout selective{.dp = 8, .recompute = memory::Recompute::kSelective};
     return parsed_options(megatron_options(work(model), selective)).at("--recompute-modules");
   };
-  using ::testing::ElementsAre;
   EXPECT_THAT(modules("megatron-175b"), ElementsAre("core_attn"));
   EXPECT_THAT(modules("llama-70b"), ElementsAre("layernorm", "mlp"));
   EXPECT_THAT(modules("mixtral-8x7b"), ElementsAre("layernorm", "moe_act"));

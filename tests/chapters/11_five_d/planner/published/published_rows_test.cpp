@@ -4,7 +4,6 @@
 // published_choices.hpp
 #include "chapters/11_five_d/planner/published/published_rows.hpp"
 
-#include <map>
 #include <set>
 
 #include "chapters/11_five_d/planner/published/published_choices.hpp"

@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "chapters/11_five_d/planner/search/reasons.hpp"
 #include "tests/support/random.hpp"
 
