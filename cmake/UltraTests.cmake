@@ -26,7 +26,8 @@ function(ultra_compile_quickly target)
     $<$<AND:$<CONFIG:Debug>,$<COMPILE_LANGUAGE:CXX>>:-O0;-g1>)
 endfunction()
 
-add_library(ultra_standard_templates OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/standard_templates.cpp)
+add_library(ultra_standard_templates OBJECT EXCLUDE_FROM_ALL
+  ${CMAKE_CURRENT_LIST_DIR}/standard_templates.cpp)
 target_link_libraries(ultra_standard_templates PRIVATE ultra_options ultra_warnings)
 # Among the options, which stand before a target's own objects.
 function(ultra_link_standard_templates_first target)

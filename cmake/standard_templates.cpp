@@ -8,7 +8,7 @@
 template struct std::char_traits<char>;
 template class std::allocator<char>;
 template class std::allocator<std::string>;
-template class std::__cxx11::basic_string<char>;
+template class std::basic_string<char>;
 template class std::vector<std::string>;
 template class std::vector<double>;
 template class std::vector<float>;

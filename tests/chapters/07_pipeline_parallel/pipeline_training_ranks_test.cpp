@@ -15,6 +15,10 @@ using namespace pipeline_parallel::test;
 
 class PipelineTraining : public PipelineTest {
  protected:
+  static void expect_equals_one_rank(const MeshCase& c) {
+    MeshTest::expect_equals_one_rank(c, 1e-11);
+  }
+
   static bool is_possible(const std::string& schedule, std::size_t pp, std::size_t micro_batches) {
     try {
       expect_possible(parse_schedule_choice(schedule), pp, micro_batches);

@@ -131,7 +131,9 @@ void MeshTest::expect_equals(const Communicator& world, const RankRun& run, cons
                              double relative) {
   expect_near_losses(run, one, relative);
   expect_near_norms(run, one, relative);
-  expect_near_weights(run, one, relative);
+  // Where a gradient is smaller than AdamW's epsilon of 1e-8, a rounding moves the weight by
+  // rounding / epsilon of the learning rate: 1e-10 for a sum of gradients of 0.01.
+  expect_near_weights(run, one, std::max(relative, 1e-10));
   expect_saved_once(run);
   expect_same_on_all(world, losses_and_norms(run.result));
 }

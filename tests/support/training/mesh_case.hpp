@@ -109,11 +109,10 @@ class MeshTest : public RandomTest {
   static void on_mesh(const MeshCase& c, const std::function<void(Communicator&)>& fn,
                       Progress progress = Progress::kThread);
 
-  /// Losses, norms and weights within a relative distance of one rank's; the same on all ranks.
+  /// Losses, norms and weights within a relative distance of one rank's, but weights 1e-10 at least;
+  /// the same on all ranks.
   static void expect_equals(const Communicator& world, const RankRun& run, const RankRun& one,
                             double relative);
-  /// Not nearer: where a gradient is smaller than AdamW's epsilon of 1e-8, a rounding moves the weight by
-  /// rounding / epsilon of the learning rate, 1e-10 for gradients of 0.01. (SGD: one unit in the last place.)
   static void expect_equals_one_rank(const MeshCase& c, double relative = 1e-10);
 
   /// The summaries of all ranks after a training, where rank 0 ran.

@@ -165,14 +165,12 @@ void put_together(const Kept& kept, const Communicator& world, RankRun& run) {
     }
   }
   all = summed(all, world);
-  const auto part = [&](std::size_t begin, std::size_t size) {
-    const auto first = all.begin() + checked_cast<std::ptrdiff_t>(begin);
-    return std::vector<double>(first, first + checked_cast<std::ptrdiff_t>(size));
-  };
   for (std::size_t p = 0; p < begins.size(); ++p) {
-    run.weights.push_back(part(begins[p], kept.parameters[p].shape.numel()));
+    const auto part = std::span(all).subspan(begins[p], kept.parameters[p].shape.numel());
+    run.weights.emplace_back(part.begin(), part.end());
   }
-  run.written = part(count, count);
+  const auto written = std::span(all).subspan(count);
+  run.written.assign(written.begin(), written.end());
 }
 
 }  // namespace
