@@ -53,18 +53,19 @@ TEST_F(LossScaler, AnOverflowShrinksTheScaleAndCountsAsSkipped) {
 }
 
 TEST_F(LossScaler, GoodStepsInARowLetItGrow) {
-  const auto interval = random.between(2, 9);
-  const LossScaleRule rule{.growth = 8.0, .growth_interval = interval};
-  LossScale now{.scale = 16.0, .good_steps = 0, .skipped = 2};
-  for (std::size_t step = 1; step < interval; ++step) {
+  for (const std::size_t interval : {std::size_t{1}, random.between(2, 9)}) {
+    const LossScaleRule rule{.growth = 8.0, .growth_interval = interval};
+    LossScale now{.scale = 16.0, .good_steps = 0, .skipped = 2};
+    for (std::size_t step = 1; step < interval; ++step) {
+      now = next_loss_scale(now, false, rule);
+      EXPECT_EQ(now.scale, 16.0) << kGrows;
+      EXPECT_EQ(now.good_steps, step) << kGrows;
+    }
     now = next_loss_scale(now, false, rule);
-    EXPECT_EQ(now.scale, 16.0) << kGrows;
-    EXPECT_EQ(now.good_steps, step) << kGrows;
+    EXPECT_EQ(now.scale, 128.0) << kGrows;
+    EXPECT_EQ(now.good_steps, 0U) << kAnew;
+    EXPECT_EQ(now.skipped, 2U) << "Hint: only an overflow skips a step.";
   }
-  now = next_loss_scale(now, false, rule);
-  EXPECT_EQ(now.scale, 128.0) << kGrows;
-  EXPECT_EQ(now.good_steps, 0U) << kAnew;
-  EXPECT_EQ(now.skipped, 2U) << "Hint: only an overflow skips a step.";
 }
 
 }  // namespace
