@@ -78,7 +78,8 @@ ParameterGroup make_group(std::span<nn::Model* const> chunks,
   }
   group.layout = cut == ShardCut::kRows ? row_layout(rows_of(group.parameters), ranks)
                                         : flat_layout(counts, ranks);
-  group.is_tied = chunks[chunk]->uses(*group.parameters.front()) > 1;
+  group.is_tied =
+      group.parameters.size() == 1 && chunks[chunk]->uses(*group.parameters.front()) > 1;
   return group;
 }
 

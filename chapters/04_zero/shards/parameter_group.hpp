@@ -25,8 +25,8 @@ struct ParameterGroup {
   ShardCut cut = ShardCut::kFlat;          ///< of the array, into shards
   int ranks = 1;                           ///< that own the shards
   FlatLayout layout;                       ///< of the array: flat_layout(), or row_layout()
-  bool is_tied = false;  ///< one parameter that two parts of the chunk use: its gradient is made in
-                         ///< both, with those of other groups in between
+  bool is_tied = false;  ///< one parameter that is used more than once: its gradient is made in
+                         ///< pieces, perhaps with those of other groups in between
 
   /// @brief A new flat array of `count` elements of the parameters' type.
   [[nodiscard]] Tensor flat(std::size_t count, MemoryCategory category) const;

@@ -69,6 +69,26 @@ TEST_F(FrozenTraining, IsPlainDataParallelismBitForBitAndThatOfOneRank) {
   }
 }
 
+// With a module for the token after next the head's matrix is used twice. It is the first of its unit's
+// parameters that are trained where the final norm is not, and shares a group with the module's.
+TEST_F(FrozenTraining, OfAHeadThatIsUsedTwiceIsThatOfOneRank) {
+  for (const Patterns& patterns : {Patterns{"norm"}, {"model.norm"}, {"model.norm", "lm_head"}}) {
+    ZeroCase c = draw_frozen(2, ZeroStage::kParameters, DType::kF64);
+    c.settings.cut = ShardCut::kRows;
+    c.options.model.mtp = true;
+    c.options.optimizer = "adamw";
+    c.options.freeze = patterns;
+    on_ranks(c, [&](Communicator& dp) {
+      SCOPED_TRACE(text_of(c));
+      const ZeroRun run = run_zero(dp, c);
+      const RankRun one = run_alone(dp, c.options);
+      expect_near_losses(run, one, 1e-10);
+      expect_near_norms(run, one, 1e-10);
+      expect_near_weights(run, one, 1e-10);
+    });
+  }
+}
+
 /// A rule that changes nothing of some parameters, whose gradients are there.
 class Skipping final : public optim::RuleAround {
  public:
