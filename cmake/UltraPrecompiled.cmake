@@ -2,7 +2,7 @@
 # once per kind of target instead of once per source.
 #
 #   ultra_precompile(target library)   our libraries and programs
-#   ultra_precompile(target provider)  position-independent code, for shared libraries
+#   ultra_precompile(target provider)  position-independent code, for shared libraries: compiled quickly
 #   ultra_precompile(target test)      tests, which ultra_compile_quickly has set up
 #
 # Only headers that are not ours, so that a change of ours rebuilds no more than it has to. Neither
@@ -47,6 +47,7 @@ ultra_precompiled_target(ultra_precompiled_library ${ULTRA_PRECOMPILED_LIBRARY})
 ultra_precompiled_target(ultra_precompiled_provider ${ULTRA_PRECOMPILED_LIBRARY})
 set_target_properties(ultra_precompiled_provider PROPERTIES
   POSITION_INDEPENDENT_CODE ON EXCLUDE_FROM_ALL ON)
+ultra_compile_quickly(ultra_precompiled_provider)
 ultra_precompiled_target(ultra_precompiled_test ${ULTRA_PRECOMPILED_TEST})
 target_link_libraries(ultra_precompiled_test PRIVATE GTest::gmock)
 ultra_compile_quickly(ultra_precompiled_test)
@@ -92,6 +93,7 @@ endfunction()
 function(ultra_precompile target kind)
   if(kind STREQUAL "provider")
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+    ultra_compile_quickly(${target})
   endif()
   target_precompile_headers(${target} REUSE_FROM ultra_precompiled_${kind})
   # The macros of these libraries are part of the precompiled header.
