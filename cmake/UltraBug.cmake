@@ -67,7 +67,7 @@ function(ultra_bug patch foundation)
   add_dependencies(mistakes bug.${name} bug.${name}.check)
   add_test(NAME bug.${name} COMMAND ${tool} bug-shows ${name}
     $<TARGET_FILE:${program}_main> $<TARGET_FILE:bug.${name}> $<TARGET_FILE:bug.${name}.check>)
-  set_tests_properties(bug.${name} PROPERTIES LABELS mistakes PROCESSORS 2)
+  set_tests_properties(bug.${name} PROPERTIES LABELS mistakes)
   ultra_limit_test(bug.${name} ${ULTRA_CHECK_SECONDS})
 
   set(begun ${ARGN})

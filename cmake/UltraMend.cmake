@@ -54,7 +54,7 @@ function(ultra_mend_case chapter number mistake own)
   add_test(NAME ${target}
     COMMAND Python3::Interpreter ${CMAKE_SOURCE_DIR}/tools/exercises mend-shows ${digits}.m${number}
             $<TARGET_FILE:${chapter}_main> $<TARGET_FILE:${target}>)
-  set_tests_properties(${target} PROPERTIES LABELS mistakes PROCESSORS 2)
+  set_tests_properties(${target} PROPERTIES LABELS mistakes)
   ultra_limit_test(${target} ${ULTRA_CHECK_SECONDS})
   ultra_mend_learners_case(${chapter} ${number} "${own}")
 endfunction()

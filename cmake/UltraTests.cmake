@@ -47,7 +47,7 @@ function(ultra_mpi_test target processes)
     add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "skipped: there is no mpirun")
   endif()
   set_tests_properties(${name} PROPERTIES
-    LABELS mpi PROCESSORS 2 SKIP_REGULAR_EXPRESSION "skipped: there is no mpirun")
+    LABELS mpi SKIP_REGULAR_EXPRESSION "skipped: there is no mpirun")
   # MPI leaves memory of its own at its end.
   ultra_limit_test(${name} 300 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     ASAN_OPTIONS=protect_shadow_gap=0:detect_leaks=0)

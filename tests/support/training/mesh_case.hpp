@@ -113,6 +113,7 @@ class MeshTest : public RandomTest {
   /// the same on all ranks.
   static void expect_equals(const Communicator& world, const RankRun& run, const RankRun& one,
                             double relative);
+  /// Does nothing once a mesh of this test has differed, but under MPI.
   static void expect_equals_one_rank(const MeshCase& c, double relative = 1e-10);
 
   /// The summaries of all ranks after a training, where rank 0 ran.
