@@ -48,10 +48,12 @@ void agree(const Communicator& world, const std::function<void()>& fn) {
   const std::string error = broadcast_text(world, first_error(verdicts));
   if (error.empty()) return;
   try {
-    // A rank that threw at once could be missed before the others have the error.
-    world.barrier().wait();
+    // A rank that threw at once could be missed before the others have the error. By messages: what the
+    // ranks do not agree on may be how collectives are done.
+    static_cast<void>(gather_texts(world, {}));
+    static_cast<void>(broadcast_text(world, {}));
   } catch (const CommError&) {
-    // Whoever has left the barrier has thrown: then all ranks have the error.
+    // Whoever has gone on has thrown: then all ranks have the error.
   }
   if (error[0] == kConfigError) throw ConfigError(error.substr(1));
   throw FileError(error.substr(1));
