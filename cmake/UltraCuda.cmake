@@ -58,3 +58,15 @@ if(ULTRA_HAS_CUDA)
   set(ULTRA_CUDART_LIBRARIES CUDA::cudart_static ${CMAKE_DL_LIBS})
 endif()
 message(STATUS "CUDA: ${ULTRA_HAS_CUDA}")
+
+# Of a folder's sources, those that only call the CUDA run time are compiled like all other host code: nvcc
+# would read them once for each architecture.
+function(ultra_compile_host_code)
+  list(FILTER ARGN INCLUDE REGEX "\\.cu$")
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} device_code LIMIT_COUNT 1 REGEX "__global__|__device__|<<<")
+    if(NOT device_code)
+      set_source_files_properties(${source} PROPERTIES LANGUAGE CXX)
+    endif()
+  endforeach()
+endfunction()

@@ -245,8 +245,8 @@ void CudaStreams::report_slices() {
     float length = 0;
     check_cuda(cudaEventElapsedTime(&begin, zero_, slice.begin), "cudaEventElapsedTime");
     check_cuda(cudaEventElapsedTime(&length, slice.begin, slice.end), "cudaEventElapsedTime");
-    const double from = zero_seconds_ + begin / 1e3;
-    listener_({slice.role, slice.operation, from, from + length / 1e3});
+    const double from = zero_seconds_ + double{begin} / 1e3;
+    listener_({slice.role, slice.operation, from, from + double{length} / 1e3});
     static_cast<void>(cudaEventDestroy(slice.begin));
     static_cast<void>(cudaEventDestroy(slice.end));
   }
