@@ -139,7 +139,8 @@ command_test() {
   select_tests
   build_targets "$preset" "build-$preset" "$build_advice" "${targets[@]}"
   # ./workbook status reads the report.
-  exec ctest --test-dir "build/$preset" --parallel "$(nproc)" --output-on-failure \
+  # One more than there are cores: some tests wait, for a lock or for a time-out.
+  exec ctest --test-dir "build/$preset" --parallel "$(($(nproc) + 1))" --output-on-failure \
     --output-junit tests.xml "${ctest_arguments[@]}"
 }
 

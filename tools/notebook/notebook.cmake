@@ -34,16 +34,15 @@ function(ultra_notebook_test name file)
   add_test(NAME notebook.${name}
     COMMAND ${ULTRA_VENV_PYTHON} ${ULTRA_NOTEBOOK_TOOLS}/run.py ${file}
             --build-dir ${CMAKE_BINARY_DIR} --output ${output})
-  # One whose cells take times has the machine to itself. Others run two at a time: of a run's own times
-  # they assert lower bounds alone.
+  # One whose cells take times has the machine to itself. Of a run's own times others assert lower bounds alone.
   file(STRINGS ${file} measures LIMIT_COUNT 1 REGEX "perf_counter|steady_clock")
-  set(processors 1)
+  set(alone OFF)
   if(measures)
-    set(processors 2)
+    set(alone ON)
   endif()
   # What takes longest begins first: no core waits for it in the end.
   set_tests_properties(notebook.${name} PROPERTIES
-    LABELS notebook PROCESSORS ${processors} COST ${ULTRA_NOTEBOOK_SECONDS})
+    LABELS notebook RUN_SERIAL ${alone} COST ${ULTRA_NOTEBOOK_SECONDS})
   ultra_limit_test(notebook.${name} ${ULTRA_NOTEBOOK_SECONDS})
 endfunction()
 
