@@ -225,7 +225,11 @@ command_notebook() {
 }
 
 command_bench() {
-  local name="" source targets=()
+  local name="" source targets=() build_only=no
+  if [[ ${1:-} == --build-only ]]; then
+    build_only=yes
+    shift
+  fi
   if (($# > 0)) && [[ $1 != -* ]]; then
     name=$1
     shift
@@ -236,6 +240,7 @@ command_bench() {
   need_switches TESTS
   ((${#targets[@]} > 0)) || die "no benchmark's name contains '$name'; see bench/"
   build_targets release build-bench "$build_advice" "${targets[@]}"
+  [[ $build_only == no ]] || exit 0
   local target status=0
   for target in "${targets[@]}"; do
     say "== $target"
