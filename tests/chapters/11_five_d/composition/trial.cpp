@@ -19,11 +19,11 @@ constexpr std::chrono::seconds kLongestWait{60};
 
 /// Relative distance of losses where less than all bits travel.
 constexpr double kNear = 0.05;
-/// As of a loss of that much at least: a mask may leave of a step the z-loss alone, the square of a small logit,
-/// which doubles what rounding a weight does to it.
-constexpr double kLeastLoss = 0.01;
 /// And where numbers have two bytes, which layouts round at other places.
 constexpr double kNearInTwoBytes = 0.005;
+/// Of int8 weights (ZeRO++) losses are near as of one of that much at least: a mask may leave of a step the z-loss
+/// alone, 0.001, and a block that has the router's weights beside a norm's rounds them by a tenth.
+constexpr double kLeastLoss = 0.01;
 
 /// Muon's step is as large for a gradient that all but cancels out, as a router's does whose experts are alike, and
 /// its five Newton-Schulz steps multiply a small singular value by up to 3.4445 each: roundings of 1e-16
@@ -101,13 +101,14 @@ std::string difference(const std::vector<double>& actual, const std::vector<doub
 }
 
 /// Losses that are near: all that can be said of a training that rounds what it sends.
-std::string difference_of_losses(const RankRun& actual, const RankRun& expected, double near) {
+std::string difference_of_losses(const RankRun& actual, const RankRun& expected, double near,
+                                 double least) {
   const auto losses = [](const RankRun& run) {
     std::vector<double> all;
     for (const train::StepMetrics& step : run.result.steps) all.push_back(step.loss);
     return all;
   };
-  return difference(losses(actual), losses(expected), near, kLeastLoss, "loss");
+  return difference(losses(actual), losses(expected), near, least, "loss");
 }
 
 /// Weights are as large at least as what the training moves them by, if they begin at zero, too. Gradients that
@@ -168,7 +169,8 @@ std::string difference_from_one_rank(const Configuration& configuration) {
       return difference(*many.run, *one.run, kRelative * (is_muon ? kSteepest : 1.0));
     }
     const bool in_two_bytes = !configuration.value_of("--precision").empty();
-    return difference_of_losses(*many.run, *one.run, in_two_bytes ? kNearInTwoBytes : kNear);
+    return in_two_bytes ? difference_of_losses(*many.run, *one.run, kNearInTwoBytes, 0)
+                        : difference_of_losses(*many.run, *one.run, kNear, kLeastLoss);
   } catch (const std::exception& error) {
     return error.what();
   }
