@@ -31,7 +31,7 @@ MODULE_USES = {
     "checkpoint": ("nn", "comm", "optim"),
     "train": ("nn", "comm", "optim", "data", "trace", "checkpoint", "replay"),
 }
-HEADER_LINES, TEST_LINES, SOURCE_LINES = 350, 500, 600
+HEADER_LINES, CHECK_LINES, TEST_LINES, SOURCE_LINES = 350, 200, 500, 600
 FOLDER_FILES = 25
 SIZED_SUFFIXES = {".cpp", ".hpp", ".cu", ".cuh", ".py", ".sh", ".cmake"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
@@ -188,6 +188,8 @@ def size_faults(files, skipped):
         limit = SOURCE_LINES
         if path.suffix in (".hpp", ".cuh"):
             limit = HEADER_LINES
+        elif path.parts[:2] == ("tests", "exercises"):
+            limit = CHECK_LINES
         elif path.parts[0] == "tests":
             limit = TEST_LINES
         count = read(path).count("\n")

@@ -124,6 +124,8 @@ class Layout(unittest.TestCase):
         self.expect_fault("common/base/long.cpp", "601 lines; 600")
         self.write("tests/common/base/long_test.cpp", "\n" * 501)
         self.expect_fault("tests/common/base/long_test.cpp", "501 lines; 500")
+        self.write("tests/exercises/01_toy/long_test.cpp", "\n" * 201)
+        self.expect_fault("tests/exercises/01_toy/long_test.cpp", "201 lines; 200")
 
     def test_folder_of_many_files(self):
         for number in range(25):

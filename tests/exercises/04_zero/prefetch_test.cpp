@@ -85,8 +85,7 @@ Lines expected_calls(const Case& c) {
 const char* hint_for_gather(const Case& c, std::size_t use, const Lines& found,
                             const Lines& expected) {
   constexpr const char* kWindow =
-      "when a use begins, its own unit has been asked for, and those of the next `ahead` uses, as "
-      "far as there are any.";
+      "when a use begins, its own unit has been asked for, and those of the next `ahead` uses.";
   const std::vector<std::size_t> window = c.window(use);
   for (const std::string& call : found) {
     const bool waits = call.starts_with("wait");

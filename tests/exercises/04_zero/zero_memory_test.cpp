@@ -19,9 +19,6 @@ using enum ZeroStage;
 /// Both numbers are the same few products and quotients in another order.
 constexpr double kRoundings = 1e-12;
 
-constexpr const char* kMasterWeights =
-    "the fp32 master weights are optimizer states, too: 4 + 8 bytes in mixed precision.";
-
 std::string str(const Sharding& sharding, std::size_t parameters) {
   return fmt::format("{} parameters, stage {}, S = {}, R = {}", parameters, name_of(sharding.stage),
                      sharding.shards, sharding.replicas);
@@ -63,11 +60,11 @@ RankBytes expect_bytes(const Sharding& sharding, std::size_t parameters, NumberF
          "divide as real numbers, after the product: S need not divide the bytes."}};
     if (per_parameter == 12) {
       const double moments = 8.0 * count_of(parameters);
-      suspects.push_back({moments, kMasterWeights});
-      suspects.push_back({moments / s, kMasterWeights});
-      suspects.push_back({all - moments + moments / s,
-                          "the fp32 master weights are sharded with Adam's moments: a rank updates "
-                          "its shard only."});
+      for (const double wrong : {moments, moments / s, all - moments + moments / s}) {
+        suspects.push_back({wrong,
+                            "the fp32 master weights are optimizer states, too: 4 + 8 bytes in "
+                            "mixed precision. They are sharded with the moments."});
+      }
     }
     expect_close(fmt::format("{}, {}: bytes of the {}", str(sharding, parameters),
                              to_string(precision), state.name),
@@ -90,42 +87,21 @@ double trips_of(ZeroStage stage, std::size_t micro_batches, Reshard reshard) {
   return trips;
 }
 
-constexpr const char* kShare =
-    "in a ring of S ranks each sends P (S - 1) / S: what ends at a rank need not be sent on.";
-constexpr const char* kTwoTrips =
-    "an all-reduce is a reduce-scatter and an all-gather, and sends twice what one of them does.";
-constexpr const char* kOncePerStep =
-    "whole gradients add up in place: they are sent once per step, whatever m.";
-constexpr const char* kEveryMicroBatch =
-    "a gradient that is sharded cannot wait for the next micro-batch: each is sent in each of m.";
-constexpr const char* kGatherOnce =
-    "ZeRO-2 gathers the parameters once per step, after the update: they are whole until then.";
-constexpr const char* kGatherAnew =
-    "ZeRO-3 gathers the parameters anew in each of m micro-batches.";
-
-/// Wrong numbers of trips, given the right one.
-std::vector<Suspect> wrong_trips(ZeroStage stage, double m, double right) {
-  if (stage == kGradients) {
-    return {{2, kEveryMicroBatch}, {2 * m, kGatherOnce}, {m, kGatherOnce}};
-  }
+/// What a stage sends in its trips.
+const char* rule_of(ZeroStage stage, Reshard reshard) {
   if (stage < kGradients) {
-    return {{1, kTwoTrips},
-            {2 * m, kOncePerStep},
-            {m + 1, kOncePerStep},
-            {3,
-             "ZeRO-1 puts the optimizer step between the two halves of an all-reduce: one "
-             "reduce-scatter of gradients, one all-gather of parameters, nothing more."}};
+    return "whole gradients add up in place, and are sent once per step, whatever m. An all-reduce "
+           "is a reduce-scatter and an all-gather, two trips; ZeRO-1 puts its step between them.";
   }
-  return {{2 * m,
-           "ZeRO-3 lets go of the parameters after the forward pass: the backward pass gathers "
-           "them again."},
-          {3 * m,
-           "parameters that are kept until the backward pass are gathered once per micro-batch, "
-           "not twice."},
-          {right - m + 1, kEveryMicroBatch},
-          {m + 1, kGatherAnew},
-          {m + 2, kGatherAnew},
-          {right / m, kGatherAnew}};
+  if (stage == kGradients) {
+    return "a gradient that is sharded cannot wait for the next micro-batch: it is sent in each of "
+           "m. The parameters are gathered once per step, after the update.";
+  }
+  return reshard == Reshard::kAfterForward
+             ? "ZeRO-3 lets go of the parameters after the forward pass: the backward pass gathers "
+               "them again. So it is in each of m micro-batches, and gradients are sent in each."
+             : "parameters that are kept until the backward pass are gathered once in each of m "
+               "micro-batches, and gradients are sent in each.";
 }
 
 SentElements expect_sent(const Sharding& sharding, std::size_t parameters,
@@ -135,7 +111,6 @@ SentElements expect_sent(const Sharding& sharding, std::size_t parameters,
       fmt::format("{}, {} micro-batches{}: elements sent", str(sharding, parameters), micro_batches,
                   reshard == Reshard::kAfterBackward ? ", parameters kept" : "");
   const double p = count_of(parameters);
-  const double m = count_of(micro_batches);
   const double s = sharding.shards;
   const double r = sharding.replicas;
   const auto one_trip = [&](int ranks) {
@@ -143,26 +118,23 @@ SentElements expect_sent(const Sharding& sharding, std::size_t parameters,
   };
   const double trip = one_trip(sharding.shards);
   const double trips = trips_of(sharding.stage, micro_batches, reshard);
-  std::vector<Suspect> suspects = {
-      {trips * p, kShare},
-      {trips * p * (s * r - 1) / (s * r), "inside a copy S ranks take part, not all N."},
-      {trips * p / s, kShare}};
-  for (const auto& [wrong, hint] : wrong_trips(sharding.stage, m, trips)) {
-    suspects.push_back({wrong * trip, hint});
-  }
-  expect_close(what + " inside a copy", found.inside, trips * trip, suspects, kRoundings);
+  expect_close(
+      what + " inside a copy", found.inside, trips * trip,
+      {{trips * p,
+        "in a ring of S ranks each sends P (S - 1) / S: what ends at a rank need not be sent on."},
+       {trips * p * (s * r - 1) / (s * r), "inside a copy S ranks take part, not all N."},
+       {found.inside, rule_of(sharding.stage, reshard)}},
+      kRoundings);
   const double once = 2 * p / s * (r - 1) / r;
   expect_close(
       what + " between copies", found.between, 2 * one_trip(sharding.replicas) / s,
       {{0.0,
         "every copy computes its own gradients: what is not added up between them drifts apart."},
        {once * s, "between copies a rank sends the gradients of its shard only, P / S elements."},
-       {once / 2, kTwoTrips},
-       {2 * p / s, kShare},
-       {2 * p / s * (s * r - 1) / (s * r),
-        "between copies R ranks take part, those that hold the same shard."},
-       {m * once,
-        "between copies one all-reduce per step is enough: the shards are summed up by then."}},
+       {count_of(micro_batches) * once,
+        "between copies one all-reduce per step is enough: the shards are summed up by then."},
+       {found.between,
+        "an all-reduce of P / S elements, over R ranks, is two trips of their ring."}},
       kRoundings);
   return found;
 }

@@ -3,16 +3,12 @@
 
 #include <map>
 
-#include "common/train/rank_groups.hpp"
-#include "common/train/step.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/whole_numbers.hpp"
 #include "tests/support/toolbox.hpp"
 
 namespace ultra::tensor_parallel {
 namespace {
 
-using nn::CopyGradients;
-using test::tensor_of;
 using test::Values;
 
 /// @brief Ranks that lie `stride` apart, in blocks of size * stride.
@@ -32,11 +28,8 @@ struct Held {
   Groups in_parts;        ///< groups whose ranks have a part of the gradient each
   Groups whole;           ///< groups whose ranks all have the same
   std::size_t count = 1;  ///< elements of each rank's piece, one less than of the parameter
-
-  [[nodiscard]] bool is_norm() const { return name.starts_with("norm"); }
 };
 
-/// @brief What ranks hold.
 struct Case {
   int ranks = 1;
   Groups groups;
@@ -45,10 +38,6 @@ struct Case {
   std::uint64_t seed = 0;
   bool late = false;  ///< whether the ranks behind the first come late
 
-  [[nodiscard]] std::string str() const {
-    return fmt::format("{}; {} of {} ranks, {} of {}", to_string(dtype), groups[0].name,
-                       groups[0].size, groups[1].name, groups[1].size);
-  }
   /// A rank's gradient of parameter p after sums over some groups, one after the other.
   [[nodiscard]] Values after(std::size_t p, int rank, std::span<const Group> sums) const {
     if (sums.empty()) {
@@ -66,8 +55,8 @@ struct Case {
 const char* diagnosis(const Case& c, std::size_t p, int rank, const Tensor& found) {
   const Groups& in_parts = c.held[p].in_parts;
   if (in_parts.empty()) {
-    return "Hint: every copy has the whole gradient here (CopyGradients::kEqual, as norm weights "
-           "have without sequence parallelism), or there is one copy: there is nothing to add up.";
+    return "every copy has the whole gradient here (CopyGradients::kEqual, as norm weights have "
+           "without sequence parallelism), or there is one copy: there is nothing to add up.";
   }
   const auto is_after = [&](const Groups& sums, double factor = 1) {
     Values values = c.after(p, rank, sums);
@@ -75,70 +64,52 @@ const char* diagnosis(const Case& c, std::size_t p, int rank, const Tensor& foun
     return ultra::test::all_near(found, values, 1e-3);
   };
   if (is_after({})) {
-    return c.late ? "Hint: the sums were read while they were under way: wait for the all-reduce."
-           : c.held[p].is_norm()
-               ? "Hint: this is this rank's part only. Norm weights are on all ranks of tp, and "
-                 "with sequence parallelism each has its own tokens' gradient: add them up over tp."
-               : "Hint: this is this rank's part only. Key/value heads get a part of their "
-                 "gradient "
-                 "from each rank that holds them: add them up over these ranks.";
+    return c.late ? "the sums were read while they were under way: wait for the all-reduce."
+                  : "this is this rank's part only. Norm weights are on all ranks of tp, each of "
+                    "which has its own tokens' gradient; key/value heads, on some. Add up there.";
   }
-  Groups as_large = c.groups;
-  std::erase_if(as_large, [&](const Group& other) { return other.size != in_parts[0].size; });
-  if (is_after(as_large)) {
-    return "Hint: this was added up over another group of as many ranks, too. A group is what its "
-           "name says: compare Replication::group with the names in RankGroups, not sizes.";
+  if (is_after(c.groups) || is_after({{.name = "all", .size = c.ranks}})) {
+    return "this was added up over others, too. Only the ranks of the group that the parameter "
+           "names add up; compare Replication::group with the names in RankGroups, not sizes.";
   }
-  if (is_after({{.name = "all", .size = c.ranks}})) {
-    return "Hint: this was added up over all ranks. Others hold other heads: only the ranks of the "
-           "group that the parameter names add up.";
-  }
-  for (const Group& group : in_parts) {
-    if (!is_after({group})) continue;
-    return "Hint: a parameter may be in parts in several groups at once: add it up over each.";
+  if (std::ranges::any_of(in_parts, [&](const Group& group) { return is_after({group}); })) {
+    return "a parameter may be in parts in several groups at once: add it up over each.";
   }
   for (int factor = 2; factor <= c.ranks; ++factor) {
-    if (is_after(in_parts, factor)) {
-      return "Hint: this was added up twice: a gradient is added up once in each group that its "
-             "parameter names, and in no other.";
-    }
+    if (is_after(in_parts, factor)) return "this was added up twice: once in each group is enough.";
     if (is_after(in_parts, 1.0 / factor)) {
-      return "Hint: this is the average: the parts add up to the whole gradient.";
+      return "this is the average: the parts add up to the whole gradient.";
     }
   }
-  return "Hint: each sum goes back to where its gradient stands, in the order in which they were "
-         "put into the array.";
+  return "each sum goes back to where its gradient stands: mind the order in the array.";
 }
 
-/// @brief What one rank has, by parameter.
 struct Holder {
   train::RankGroups groups;
   std::vector<std::unique_ptr<nn::Parameter>> parameters;
   std::vector<train::GradientPiece> pieces;
 
   Holder(const Case& c, const Communicator& world) {
-    const int rank = world.rank();
     const Device cpu = Device::cpu();
+    const int rank = world.rank();
     for (const Group& group : c.groups) {
       const auto first_of = [&](int member) { return group.first_of(member); };
       groups.add(group.name, world.split(first_of, group.name));
     }
     for (std::size_t p = 0; p < c.held.size(); ++p) {
-      const Held& held = c.held[p];
-      const Shape shape = held.is_norm() ? Shape{held.count + 1} : Shape{held.count + 1, 1};
+      const auto& [name, in_parts, whole, count] = c.held[p];
       parameters.push_back(
-          test::make_parameter(cpu, held.name, Tensor::zeros(cpu, shape, c.dtype)));
-      for (const auto& [of, gradients] : {std::pair{&held.in_parts, CopyGradients::kPartial},
-                                          std::pair{&held.whole, CopyGradients::kEqual}}) {
-        for (const auto& group : *of) {
+          test::make_parameter(cpu, name, Tensor::zeros(cpu, {count + 1}, c.dtype)));
+      const auto replicate = [&](const Groups& of, nn::CopyGradients gradients) {
+        for (const Group& group : of) {
           parameters[p]->replicate({group.name, group.size, group.index_of(rank), gradients});
         }
-      }
-      const Tensor array = Tensor::zeros(cpu, {held.count + 2}, c.dtype);
-      const Tensor part = array.slice(0, {1, held.count + 1});
-      const Tensor grad = held.count % 2 == 0 ? part : part.view(Shape{held.count, 1});
-      grad.copy_from(tensor_of(cpu, grad.shape(), c.after(p, rank, {}), c.dtype));
-      pieces.push_back({.parameter = parameters[p].get(), .grad = grad});
+      };
+      replicate(in_parts, nn::CopyGradients::kPartial);
+      replicate(whole, nn::CopyGradients::kEqual);
+      const Shape shape = count % 2 == 0 ? Shape{count} : Shape{count, 1};
+      pieces.push_back({.parameter = parameters[p].get(),
+                        .grad = test::tensor_of(cpu, shape, c.after(p, rank, {}), c.dtype)});
     }
   }
 };
@@ -152,7 +123,7 @@ class PartialGradients : public ultra::test::RandomTest {
     for (Held& held : c.held) held.count = random.between(1, 17);
     c.dtype = random.pick({DType::kF32, DType::kF64});
     c.seed = seed;
-    ultra::test::on_ranks(c.ranks, c.str(), [&](Communicator& world) {
+    const auto rank = [&](Communicator& world) {
       const Holder holder(c, world);
       if (c.late) ultra::test::come_late(world);
       const CommStats before = world.stats();
@@ -163,8 +134,8 @@ class PartialGradients : public ultra::test::RandomTest {
         const Held& held = c.held[p];
         const Tensor& found = holder.pieces[p].grad;
         EXPECT_TRUE(ultra::test::all_equal(found, c.after(p, world.rank(), held.in_parts)))
-            << held.name << " on rank " << world.rank() << "\n"
-            << diagnosis(c, p, world.rank(), found);
+            << held.name << " on rank " << world.rank()
+            << "\nHint: " << diagnosis(c, p, world.rank(), found);
         for (const Group& group : held.in_parts) {
           if (group.size > 1) in_parts[group.name] += found.numel();
         }
@@ -173,13 +144,13 @@ class PartialGradients : public ultra::test::RandomTest {
         holder.groups.at(name).all_reduce(Tensor::zeros(Device::cpu(), {count}, c.dtype)).wait();
       }
       const CommStats right = world.stats();
-      const auto all_reduces = [](const CommStats& s) { return s[OpKind::kAllReduce].operations; };
-      EXPECT_EQ(all_reduces(after) - all_reduces(before), all_reduces(right) - all_reduces(after))
-          << "all-reduces\nHint: one all-reduce for each group that has such gradients: put them "
-             "into one array. Many small ones would each cost the time of a message.";
+      EXPECT_EQ(after[OpKind::kAllReduce].operations - before[OpKind::kAllReduce].operations,
+                in_parts.size())
+          << "all-reduces\nHint: one for each group that has such gradients, of all in one array.";
       EXPECT_EQ(after.sent_bytes() - before.sent_bytes(), right.sent_bytes() - after.sent_bytes())
           << "bytes sent\nHint: 2 (P-1)/P of what a group of P ranks has in parts, and no more.";
-    });
+    };
+    ultra::test::on_ranks(c.ranks, std::string(to_string(c.dtype)), rank);
   }
   /// The same of a model on tp ranks, of which kv_copies hold the same key/value heads.
   void expect_model_completed(int ranks, int kv_copies, bool late = false) {

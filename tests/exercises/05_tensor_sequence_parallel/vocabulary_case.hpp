@@ -98,14 +98,13 @@ inline std::vector<Outcome> run(const VocabularyCase& c, const WholeLogits& data
     const Device device = Device::cpu();
     const Tensor logits = data.part_of(c, tp.rank(), device);
     const Tensor targets = copy_to(device, data.targets);
-    const std::size_t before = device.memory().current().total();
-    device.reset_memory_peaks();
-    const double loss = vocabulary_parallel_cross_entropy(
-        logits, targets, c.vocabulary_of(tp.rank()), c.normalizer, tp);
-    all[as_size(tp.rank())] = {.loss = loss,
-                               .gradient = logits,
-                               .sent = tp.stats(),
-                               .bytes = device.memory().peak_total().bytes - before};
+    Outcome& own = all[as_size(tp.rank())];
+    own.gradient = logits;
+    own.bytes = ultra::test::cost_of(tp, device, [&] {
+                  own.loss = vocabulary_parallel_cross_entropy(
+                      logits, targets, c.vocabulary_of(tp.rank()), c.normalizer, tp);
+                }).peak_bytes;
+    own.sent = tp.stats();
     EXPECT_TRUE(ultra::test::all_equal(targets, data.targets)) << "Hint: targets are read only.";
   });
   return all;

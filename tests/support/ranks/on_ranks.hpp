@@ -62,6 +62,20 @@ inline void come_late(const Communicator& dp) {
   if (dp.rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(30));
 }
 
+/// @brief What a call costs the rank that makes it.
+struct RankCost {
+  std::size_t sent_bytes = 0;  ///< by a communicator and those that were split off it
+  std::size_t peak_bytes = 0;  ///< of memory, beyond those in use before
+};
+inline RankCost cost_of(const Communicator& ranks, const Device& device,
+                        const std::function<void()>& call) {
+  const std::size_t sent = ranks.stats().sent_bytes();
+  const std::size_t in_use = device.memory().current().total();
+  device.reset_memory_peaks();
+  call();
+  return {ranks.stats().sent_bytes() - sent, device.memory().peak_total().bytes - in_use};
+}
+
 /// @brief Leaves NaN in the free blocks of the device's pool that hold `count` elements.
 inline void leave_garbage(const Device& device, std::size_t count, DType dtype) {
   std::vector<Tensor> blocks;
