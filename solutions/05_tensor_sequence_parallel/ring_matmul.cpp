@@ -31,7 +31,7 @@ Tensor reduce_scatter_in_ring(const Communicator& tp, const MakeChunk& make) {
   for (int step = 1; step < ranks; ++step) {
     const Tensor received = Tensor::empty(sum.device(), sum.shape(), sum.dtype());
     Work shift = tp.labeled("partial sum").ring_shift(sum, received);
-    const Tensor part = make((tp.rank() - 1 - step + 2 * ranks) % ranks);
+    const Tensor part = make((tp.rank() - 1 - step + ranks) % ranks);
     shift.wait();
     ops::add_into(part, received);
     sum = part;

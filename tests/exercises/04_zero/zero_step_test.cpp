@@ -107,7 +107,7 @@ class ShardedRank {
           "these are this rank's own: finish() waits for the reduce-scatter, into its slice."},
          {own(t_.sums(step, t_.all(), true)),
           "this is the average, N times too small: ranks have shares of the batch's gradients."}},
-        "shard r of n elements on S ranks is the slice [r n/S, (r+1) n/S) of the bucket.");
+        "both operations add up, over shards and copies. Shard r is the slice [r n/S, (r+1) n/S).");
     update(step, own(buckets));
     buckets.clear();
     EXPECT_EQ(device_.memory().current()[MemoryCategory::kGradients], 0U)

@@ -98,8 +98,8 @@ struct Holder {
     }
     for (std::size_t p = 0; p < c.held.size(); ++p) {
       const auto& [name, in_parts, whole, count] = c.held[p];
-      parameters.push_back(
-          test::make_parameter(cpu, name, Tensor::zeros(cpu, {count + 1}, c.dtype)));
+      const Shape all = name.starts_with("norm") ? Shape{count + 1} : Shape{count + 1, 1};
+      parameters.push_back(test::make_parameter(cpu, name, Tensor::zeros(cpu, all, c.dtype)));
       const auto replicate = [&](const Groups& of, nn::CopyGradients gradients) {
         for (const Group& group : of) {
           parameters[p]->replicate({group.name, group.size, group.index_of(rank), gradients});
@@ -162,8 +162,7 @@ class PartialGradients : public ultra::test::RandomTest {
                                {"norm of own tokens", {tp}, {}},
                                {"norm of own heads", {tp}, {}},
                                {"queries", {}, {}},
-                               {"keys", {heads}, {}},
-                               {"values", {heads}, {}}},
+                               {"keys and values", {heads}, {}}},
                       .late = late});
   }
 };
