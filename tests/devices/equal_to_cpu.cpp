@@ -41,14 +41,9 @@ RankRun outcome_of(const Layout& layout, const std::string& flags) {
 void expect_same_weights(const RankRun& found, const RankRun& cpu, double tolerance) {
   ASSERT_EQ(found.weights.size(), cpu.weights.size());
   for (std::size_t p = 0; p < cpu.weights.size(); ++p) {
-    ASSERT_EQ(found.weights[p].size(), cpu.weights[p].size());
-    double largest = 0;
-    double apart = 0;
-    for (std::size_t i = 0; i < cpu.weights[p].size(); ++i) {
-      largest = std::max(largest, std::abs(cpu.weights[p][i]));
-      apart = std::max(apart, std::abs(cpu.weights[p][i] - found.weights[p][i]));
-    }
-    EXPECT_LE(apart, tolerance * largest) << "parameter " << p;
+    EXPECT_LE(test::largest_difference(found.weights[p], cpu.weights[p]),
+              tolerance * test::largest_magnitude(cpu.weights[p]))
+        << "parameter " << p;
   }
 }
 

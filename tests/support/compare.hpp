@@ -9,7 +9,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -29,6 +32,18 @@ namespace ultra::test {
 
 /// @brief Largest absolute value; 0 for no values.
 [[nodiscard]] double largest_magnitude(const std::vector<double>& values);
+
+/// @brief The largest absolute difference of two lists; infinite where one is longer, or not a number.
+[[nodiscard]] inline double largest_difference(const std::vector<double>& a,
+                                               const std::vector<double>& b) {
+  double largest = a.size() == b.size() ? 0.0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    const double difference = std::abs(a[i] - b[i]);
+    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    largest = std::max(largest, difference);
+  }
+  return largest;
+}
 
 /// @brief Every element within its own tolerance; else the worst one, its index and both values.
 [[nodiscard]] ::testing::AssertionResult all_near(const Tensor& actual,

@@ -88,7 +88,9 @@ class SumsOfTwoBytes : public ultra::test::RandomTest {
     const Values found = summed(algorithm).values;
     double worst = 0;
     for (std::size_t i = 0; i < found.size(); ++i) {
-      worst = std::max(worst, std::abs(found[i] - exact[i]) / magnitudes[i]);
+      const double error = std::abs(found[i] - exact[i]) / magnitudes[i];
+      EXPECT_FALSE(std::isnan(error)) << "element " << i;
+      worst = std::max(worst, error);
     }
     return worst;
   }

@@ -88,12 +88,6 @@ std::vector<double> actual_values(Problem<T> p) {
   return {p.value.begin(), p.value.end()};
 }
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
-  return largest;
-}
-
 template <class T>
 void expect_update(test::Random& random) {
   const Problem<T> problem = random_problem<T>(random);
@@ -101,7 +95,7 @@ void expect_update(test::Random& random) {
   // About 15 operations per step on numbers below 10.
   const double tolerance = rounding_bound(dtype_of<T>(), 15.0 * kSteps, 10.0);
   const auto follows = [&](Rule rule) {
-    return largest_difference(actual, expected_values(problem, rule)) <= tolerance;
+    return test::largest_difference(actual, expected_values(problem, rule)) <= tolerance;
   };
   const char* hint =
       follows(Rule::kNoBiasCorrection) ? "Hint: m and v start at 0 and are too small in the first "
@@ -115,7 +109,7 @@ void expect_update(test::Random& random) {
       : follows(Rule::kEpsilonInsideRoot)
           ? "Hint: epsilon is added to the root of v_hat, not under it."
           : "";
-  EXPECT_LE(largest_difference(actual, expected_values(problem, Rule::kPyTorch)), tolerance)
+  EXPECT_LE(test::largest_difference(actual, expected_values(problem, Rule::kPyTorch)), tolerance)
       << hint;
 }
 

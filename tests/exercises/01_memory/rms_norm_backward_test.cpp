@@ -55,7 +55,7 @@ std::string diagnose(const Rows& r) {
   const auto matches = [&](double mean) {
     for (std::size_t i = 0; i < w.size(); ++i) {
       const double expected = scale * (w[i] * d_y[i] - x[i] * scale * mean);
-      if (std::abs(d_x[i] - expected) > 1e-9 * (1.0 + std::abs(expected))) return false;
+      if (!(std::abs(d_x[i] - expected) <= 1e-9 * (1.0 + std::abs(expected)))) return false;
     }
     return true;
   };

@@ -57,16 +57,12 @@ void expect_near_norms(const RankRun& actual, const RankRun& expected, double re
 
 void expect_near_weights(const RankRun& actual, const RankRun& expected, double relative) {
   ASSERT_EQ(actual.weights.size(), expected.weights.size());
-  double moved =
-      0;  // by Adam, which makes a rounding of a tiny gradient a part of the learning rate
+  // By Adam, which makes a rounding of a tiny gradient a part of the learning rate.
+  double moved = 0;
   for (const train::StepMetrics& step : expected.result.steps) moved += step.learning_rate;
   for (std::size_t p = 0; p < expected.weights.size(); ++p) {
-    ASSERT_EQ(actual.weights[p].size(), expected.weights[p].size()) << "parameter " << p;
-    double worst = 0;
-    for (std::size_t i = 0; i < expected.weights[p].size(); ++i) {
-      worst = std::max(worst, std::abs(actual.weights[p][i] - expected.weights[p][i]));
-    }
-    EXPECT_LE(worst, relative * (largest_magnitude(expected.weights[p]) + moved))
+    EXPECT_LE(largest_difference(actual.weights[p], expected.weights[p]),
+              relative * (largest_magnitude(expected.weights[p]) + moved))
         << "parameter " << p;
   }
 }
