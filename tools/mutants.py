@@ -26,6 +26,7 @@ NAMES = {a: b for pair in PAIRS for a, b in (pair.split(), pair.split()[::-1])}
 NAMES_OF_MEMBERS = {a: b for pair in MEMBERS for a, b in (pair.split(), pair.split()[::-1])}
 LEFT_ALONE = {"ensure", "reserve", "static_assert", "__launch_bounds__", "alignas", "labeled"}
 SYMMETRIC = {"min", "max", "fminf", "fmaxf", "swap", "gcd"}
+NOT_A_NUMBER = "[](std::floating_point auto x) { return x * NAN; }"
 ORDERED = re.compile(r"wait\(|sync|barrier|rename")  # what is worth a change of the order
 CONTROL = {"if", "for", "while", "switch"}
 
@@ -205,6 +206,13 @@ class Source:
             k = k + 2 if self.at(k) == "::" else self.template_end(k) + 1
         return self.at(k) not in {"*", "&", ";", "&&"} and self.tokens[k].kind == "operator"
 
+    def value_of(self, first, last):
+        """The first and last token of what a statement assigns or returns; None if it does neither."""
+        k = first
+        while k < last and self.at(k) not in {"return", "=", "+=", "-="}:
+            k = self.partner[k] + 1 if self.at(k) in OPENING else k + 1
+        return (k + 1, last - 1) if k + 1 < last and self.at(k + 1) not in {"{", "["} else None
+
 
 def mutants(text):
     """All mutants of a source, in the order of their places; no two are the same text."""
@@ -283,7 +291,7 @@ def _changes_of_operator(source, i):
 
 def _swapped_arguments(source, i):
     close = source.partner[i]
-    if source.at(i - 1) in CONTROL | SYMMETRIC or source.at(close + 1) in {"{", "mutable", "->", "noexcept"}:
+    if {source.at(i - 1), source.at(i - 2)} & SYMMETRIC or source.at(i - 1) in CONTROL or source.at(close + 1) in {"{", "mutable", "->", "noexcept"}:
         return
     arguments = source.arguments(i)
     for (a, b), (c, d) in zip(arguments, arguments[1:]):
@@ -299,6 +307,10 @@ def _swapped_arguments(source, i):
 
 
 def _changes_of_statements(source):
+    for first, last in source.statements.items():
+        value = source.value_of(first, last) if source.in_function[first] else None
+        if value and '"' not in source.cut(*value):  # of what is not floating it does not compile
+            yield *value, f"{NOT_A_NUMBER}({source.cut(*value)})", "not a number"
     expressions = {first: last for first, last in source.statements.items()
                    if source.in_function[first] and source.is_expression(first)
                    and not any(source.at(k) == "reserve" for k in range(first, min(first + 4, last)))}

@@ -48,7 +48,6 @@ nn::QkvGradients ring_backward(const BlockAttention& queries, const Tensor& d_ou
     d_shift.wait();  // or the sum so far would be read before it has arrived
     if (i > 0) ops::add_into(d_here.both(), d_arriving.both());
     // The last hop brings the sums home.
-    d_arriving = KvBlock::like(own);
     d_shift = ring.ranks.labeled("gradients of keys and values")
                   .ring_shift(d_here.both(), d_arriving.both(), hops);
     shift.wait();  // or the next block would read keys that have not arrived

@@ -26,6 +26,7 @@ double peak_saved_bytes(std::span<const train::Action> list, std::span<const Sav
     switch (action.kind) {
       case train::ActionKind::kForward:
         bytes += saved.by_forward;
+        peak = std::max(peak, bytes);
         break;
       case train::ActionKind::kBackward:
         bytes -= saved.by_forward;
@@ -39,7 +40,6 @@ double peak_saved_bytes(std::span<const train::Action> list, std::span<const Sav
       case train::ActionKind::kUpdate:
         break;
     }
-    peak = std::max(peak, bytes);
   }
   return peak;
 }

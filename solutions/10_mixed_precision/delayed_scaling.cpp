@@ -15,7 +15,7 @@ void note_amax(std::span<float> history, float amax) {
 float delayed_scale(std::span<const float> history, Fp8 format, int margin) {
   // Not place 0: the scale of a step must not move while its tensors are written and read with it.
   const std::span<const float> ended = history.subspan(1);
-  return power_of_two_scale(ended.empty() ? 0.0F : std::ranges::max(ended), format, margin);
+  return power_of_two_scale(std::ranges::max(ended), format, margin);
 }
 
 void end_amax_step(std::span<float> history) {

@@ -14,6 +14,9 @@ import mutants  # noqa: E402
 import mutate  # noqa: E402
 
 
+NOT_A_NUMBER = mutants.NOT_A_NUMBER
+
+
 def made_of(body):
     """The mutants of a function with this body, as (before, after)."""
     return {(m.before, m.after) for m in mutants.mutants(f"int f(int a, int b) {{\n{body}\n}}\n")}
@@ -23,7 +26,7 @@ class Mutants(unittest.TestCase):
     def test_of_a_loop(self):
         line = "for (int i = 0; i < n; ++i) total += x[i];"
         self.assertEqual(made_of(line), {(line, line.replace(*change)) for change in [
-            ("0;", "1;"), ("i <", "i <="), ("+=", "-="), ("+=", "=")]})
+            ("0;", "1;"), ("i <", "i <="), ("+=", "-="), ("+=", "="), ("x[i]", f"{NOT_A_NUMBER}(x[i])")]})
 
     def test_of_statements(self):
         self.assertEqual(made_of("work.wait();\nuse(x);\nuse(y);"), {
@@ -38,7 +41,7 @@ class Mutants(unittest.TestCase):
     def test_of_a_mean(self):
         line = "return sum(x) / n;"
         self.assertEqual(made_of(line), {(line, line.replace(*change)) for change in [
-            ("/", "*"), (" / n", ""), ("sum(x) / n", "n / sum(x)")]})
+            ("/", "*"), (" / n", ""), ("sum(x) / n", "n / sum(x)"), ("sum(x) / n", f"{NOT_A_NUMBER}(sum(x) / n)")]})
 
     def test_of_arguments(self):
         line = "return {.from = begin(x), .to = at(y, z)};"

@@ -47,7 +47,7 @@ class Trials(unittest.TestCase):
         self.mutate(says=["caught, 0.", f"{self.PATCHES}: first_only: returns the first number only",
                           "solutions/01_toy/add.cpp:5: operator\n  - int add(int a, int b) { return a + b; }\n"
                           "  + int add(int a, int b) { return a - b; }\n",
-                          "1 patches; 2 of 2 mutants with seed 1, 0 more that do not compile: 3 caught, 0 not"])
+                          "1 patches; 2 of 3 mutants with seed 1, 1 more that do not compile: 3 caught, 0 not"])
 
     def test_what_survives_is_a_failure_until_its_reason_is_known(self):
         self.solve("if (a == 7) return 7 + b; return a + b;")
@@ -72,8 +72,8 @@ class Trials(unittest.TestCase):
         self.mutate(code=1, says="Name: first_only does not apply to solutions/01_toy/add.cpp")
 
     def test_the_budget(self):
-        self.mutate("--number", "1", says="1 of 2 mutants")
-        self.mutate("--seconds", "0", says="0 of 2 mutants")
+        self.mutate("--number", "1", says="1 of 3 mutants")
+        self.mutate("--seconds", "0", says="0 of 3 mutants")
 
     def test_a_solution_that_fails_proves_nothing(self):
         self.solve("return a * b;")

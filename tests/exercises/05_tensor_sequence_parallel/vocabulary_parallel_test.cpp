@@ -2,6 +2,7 @@
 // loops in extended precision, closed forms and finite differences; and how little travels.
 #include "chapters/05_tensor_sequence_parallel/vocabulary_parallel.hpp"
 
+#include "common/ops/cross_entropy.hpp"
 #include "tests/exercises/05_tensor_sequence_parallel/vocabulary_case.hpp"
 #include "tests/support/toolbox.hpp"
 #include "tests/support/training/finite_difference.hpp"
@@ -67,6 +68,30 @@ TEST_F(VocabularyParallelTest, LogitsOfAnySizeNeitherOverflowNorVanish) {
     whole.logits.fill(random.pick({-1e4, 0.0, 1e4}));
     whole.logits.slice(-1, high).fill(random.pick({-1e4, 2e4}));
     expect_truth(c, whole);
+  });
+}
+
+TEST_F(VocabularyParallelTest, ATokenWithoutATargetHasNoLossAndNoGradient) {
+  constexpr const char* kHint =
+      "Hint: a target may be ops::kNoTarget: that token adds nothing to the loss, and 0 stands in "
+      "its gradient.";
+  for_cases([&](Case c) {
+    c.batch = 1;
+    c.seq = random.between(2, 5);
+    const Data whole = data(c);
+    whole.targets.span<std::int32_t>()[0] = ops::kNoTarget;
+    Case others = c;
+    --others.seq;
+    const Truth truth(others, {.logits = whole.logits.slice(1, {1, c.seq}).contiguous(),
+                               .targets = whole.targets.slice(1, {1, c.seq}).contiguous()});
+    SCOPED_TRACE(kHint);
+    std::vector<Outcome> outcomes = run(c, whole);
+    for (Outcome& outcome : outcomes) {
+      EXPECT_THAT(outcome.gradient.slice(1, {0, 1}).to_vector(), Each(0.0));
+      outcome.gradient = outcome.gradient.slice(1, {1, c.seq}).contiguous();
+    }
+    truth.expect_losses(outcomes);
+    truth.expect_gradients(outcomes);
   });
 }
 

@@ -88,6 +88,7 @@ TEST_F(SequenceChunks, TokensKeepTheirPositionsAndTheirPartOfTheLoss) {
       train::Plan plan = train::make_plan(options, world, MeshShape({context_parallel::axis_of(3)}),
                                           whole_batch());
       const std::vector<train::MicroBatch> before = plan.micro_batches;
+      plan.tokens.positions = {7};  // of another layout
       deal_out(plan, layout, world.rank());
       std::vector<std::int32_t> expected;
       for (const Range& chunk : chunks_of(layout, world.rank())) {

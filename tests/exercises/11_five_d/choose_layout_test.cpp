@@ -65,12 +65,13 @@ TEST(ChooseLayout, WhatCannotBeIsNotChosenAndNoneAtAllIsAnErrorThatSaysWhy) {
   const Layout odd{.dp = 7, .tp = 8};
   const Layout large{.dp = 64, .zero = zero::ZeroStage::kNone};
   EXPECT_EQ(choose_layout(q, std::array{odd, large, kTwo[0]}), 2U) << kAllowed;
+  const Layout odder{.dp = 9, .tp = 8};
   EXPECT_THAT(message_of<ConfigError>([&] {
-                (void)choose_layout(q, std::array{odd, large});
+                (void)choose_layout(q, std::array{odd, large, odder});
               }),
-              AllOf(HasSubstr("must be a multiple of dp x micro-batch 7"), HasSubstr("needs"),
-                    HasSubstr(large.str())))
-      << kAllowed;
+              AllOf(HasSubstr(odd.str() + ": "), HasSubstr("multiple of dp x micro-batch 7"),
+                    HasSubstr(large.str() + ": "), HasSubstr("needs"), HasSubstr(odder.str())))
+      << kAllowed << " The error has a line on each.";
 }
 
 TEST(ChooseLayout, OfEqualOnesTheFirst) {

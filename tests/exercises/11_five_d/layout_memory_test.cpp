@@ -1,10 +1,8 @@
 // Contract of exercise 11.1: the memory of a layout.
 #include "chapters/11_five_d/planner/layout_memory.hpp"
 
-#include <gtest/gtest.h>
-
 #include "chapters/01_memory/memory_estimate.hpp"
-#include "tests/support/random.hpp"
+#include "tests/support/toolbox.hpp"
 
 namespace ultra::planner {
 namespace {
@@ -60,8 +58,7 @@ TEST_F(LayoutMemoryTest, GradientsInThePrecisionsThatAreKept) {
 }
 
 TEST_F(LayoutMemoryTest, ZeroSharesThePaperBytes) {
-  // Table 1 of the paper: 7.5 billion parameters on 64 ranks need 31.4, 16.6 and 1.88 GB. Llama's 8
-  // billion in the same proportion.
+  // Table 1 of the paper: 7.5 billion parameters on 64 ranks need 31.4, 16.6 and 1.88 GB.
   const Question q = question("llama-8b", 4096, 64);
   const double n = 8030261248.0;
   Layout layout{.dp = 64, .precision = NumberFormats::kBf16Mixed};
@@ -129,6 +126,32 @@ TEST_F(LayoutMemoryTest, OneBlockIsComputedAgain) {
   const double whole = kept_bytes(q.work, {}, q.software, Recompute::kNone, false);
   EXPECT_DOUBLE_EQ(full.transient, whole - input) << kAgain;
   EXPECT_DOUBLE_EQ(none.activations - full.activations, 32 * (whole - input)) << kAgain;
+  const TableBytes tables = table_bytes(q.work, {}, q.software);
+  EXPECT_DOUBLE_EQ(none.activations, 32 * whole + tables.embedding + tables.head) << kTables;
+}
+
+TEST_F(LayoutMemoryTest, BlocksWithExpertsKeepOtherBytes) {
+  const Question q = question("deepseek-v3", 4096, 2);  // 3 blocks of 61 have no experts
+  const Layout layout{.pp = 2, .recompute = Recompute::kFull};
+  const auto kept = [&](Recompute mode, bool experts) {
+    return kept_bytes(q.work, layout, q.software, mode, experts);
+  };
+  const double dense = kept(Recompute::kNone, false) - kept(Recompute::kFull, false);
+  const double experts = kept(Recompute::kNone, true) - kept(Recompute::kFull, true);
+  const TableBytes tables = table_bytes(q.work, layout, q.software);
+  for (const std::size_t blocks : {1U, 2U, 3U, 4U, 20U}) {
+    const StageMemory memory = stage_memory(q, layout, {blocks, 61 - blocks}, 0);
+    const double without = static_cast<double>(std::min<std::size_t>(blocks, 3));
+    const double with = static_cast<double>(blocks) - without;
+    EXPECT_NEAR(memory.activations / 2,
+                without * kept(Recompute::kFull, false) + with * kept(Recompute::kFull, true) +
+                    tables.embedding,
+                1)
+        << "Hint: expert_blocks() of the stage's blocks keep what blocks with experts keep.";
+    EXPECT_DOUBLE_EQ(memory.transient, with > 0 ? std::max(dense, experts) : dense) << kAgain;
+    const StageMemory last = stage_memory(q, layout, {blocks, 61 - blocks}, 1);
+    EXPECT_DOUBLE_EQ(last.transient, without < 3 ? std::max(dense, experts) : experts) << kAgain;
+  }
 }
 
 TEST_F(LayoutMemoryTest, GatheredWeightsAndOffloadedStates) {
@@ -137,6 +160,17 @@ TEST_F(LayoutMemoryTest, GatheredWeightsAndOffloadedStates) {
   EXPECT_NEAR(of(q, layout, 0).transient, 2 * 2 * 8030261248.0 / 32, 1)
       << "Hint: with ZeRO-3 the weights of two blocks are gathered: the one that computes, and the "
          "next.";
+  layout.pp = 2;
+  EXPECT_EQ(stage_memory(q, layout, {32, 0}, 1).transient, 0)
+      << "Hint: a stage may have no block, but a table: nothing is gathered for blocks then.";
+  const double one = stage_parameters(q.work.model, layout, {31, 1}, 1).total();
+  EXPECT_NEAR(stage_memory(q, layout, {31, 1}, 1).transient, 2 * 2 * one, 1) << kAgain;
+  layout.pp = 1;
+  const double gathered = of(q, layout, 0).transient;
+  layout.recompute = Recompute::kFull;
+  EXPECT_NEAR(of(q, layout, 0).transient,
+              gathered + of(q, {.dp = 8, .recompute = Recompute::kFull}, 0).transient, 1)
+      << "Hint: the gathered weights are there beside the block that is computed again.";
   layout.offload = true;
   EXPECT_EQ(of(q, layout, 0).optimizer, 0) << "Hint: offloaded states take no byte of the GPU.";
 }
@@ -159,8 +193,7 @@ TEST_F(LayoutMemoryTest, OverheadIsCountedLast) {
   const StageMemory memory = of(q, layout, 0);
   EXPECT_GT(memory.overhead, 0) << "Hint: overhead_bytes() says what no tensor accounts for.";
   EXPECT_DOUBLE_EQ(memory.overhead, overhead_bytes(q.software, memory, 3))
-      << "Hint: overhead_bytes() wants all activations and transient bytes, and three kinds of "
-         "groups.";
+      << "Hint: overhead_bytes() wants all activations and transient bytes, and three groups.";
 }
 
 }  // namespace

@@ -97,7 +97,7 @@ TEST_F(RankPlacementTest, StepsOfAnExampleByHand) {
 }
 
 TEST_F(RankPlacementTest, EveryAxisAsCountedRankByRank) {
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 600; ++round) {
     const Layout layout = draw();
     const std::size_t node = random.between(1, 9);
     for (const PlanAxis axis : kAxes) {

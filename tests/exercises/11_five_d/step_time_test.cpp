@@ -81,8 +81,10 @@ TEST_F(StepTimeTest, TheSlowestStageIsWaitedFor) {
 }
 
 TEST_F(StepTimeTest, MessagesThatAreWaitedFor) {
-  StepParts parts = even(4, 8);
+  StepParts parts = even(2, 8);
   parts.message = 0.01;
+  EXPECT_NEAR(step_seconds(parts).messages, 2 * 1 * 0.01 + 2 * 7 * 0.01, 1e-12) << kMessages;
+  parts.stages.resize(4, parts.stages.front());
   EXPECT_NEAR(step_seconds(parts).messages, 2 * 3 * 0.01 + 2 * 7 * 0.01, 1e-12) << kMessages;
   parts.hides_messages = true;
   EXPECT_NEAR(step_seconds(parts).messages, 2 * 3 * 0.01, 1e-12) << kMessages;
@@ -98,6 +100,8 @@ TEST_F(StepTimeTest, ExchangesOfReplicas) {
   EXPECT_NEAR(step_seconds(parts).data, 5 + 0.5 + 4 * 3.25, 1e-12) << kData;
   parts.hides_data = true;
   EXPECT_NEAR(step_seconds(parts).data, 3 + 0 + 4 * 0.25, 1e-12) << kData;
+  parts.data.parameters = 1.5;
+  EXPECT_NEAR(step_seconds(parts).data, 3 + 0.5 + 4 * 0.25, 1e-12) << kData;
 }
 
 TEST_F(StepTimeTest, ChunksHideMore) {
@@ -112,6 +116,12 @@ TEST_F(StepTimeTest, ChunksHideMore) {
   EXPECT_NEAR(step_seconds(parts).data, 0.5, 1e-12) << kData;
   parts.stages.resize(4, parts.stages.front());
   EXPECT_NEAR(step_seconds(parts).data, 0.25, 1e-12) << kData;
+  // Of three chunks: (6 - 2) / 3; of all less four stages' first two chunks: 6 - 4 * 4 / 3.
+  parts.schedule.interleaved_chunks = 3;
+  parts.data.gradients = 6;
+  EXPECT_NEAR(step_seconds(parts).data, 4.0 / 3, 1e-12) << kData;
+  parts.stages.resize(2);
+  EXPECT_NEAR(step_seconds(parts).data, 6 - 8.0 / 3, 1e-12) << kData;
 }
 
 TEST_F(StepTimeTest, EverythingWaitsForTheSlowestRank) {
