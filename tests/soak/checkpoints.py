@@ -78,12 +78,14 @@ def loss_distance(found, expected):
 
 
 def weight_distance(found, expected):
-    """The largest distance of a weight, relative to the largest of its tensor."""
+    """The largest distance of a weight, relative to the largest of its tensor; infinite if one is NaN."""
     if found.keys() != expected.keys():
         raise Loss(f"the weights are {sorted(found)}, not {sorted(expected)}")
     worst = 0.0
     for name, numbers in found.items():
         largest = max(abs(value) for value in expected[name])
+        if any(map(math.isnan, numbers)):
+            return math.inf
         far = max(abs(a - b) for a, b in zip(numbers, expected[name], strict=True))
         worst = max(worst, far / largest)
     return worst
