@@ -48,6 +48,7 @@ double simulated(const StepParts& parts) {
 TEST_F(StepTimeTest, OneStageTakesItsMicroBatches) {
   const StepParts parts{.stages = {{.forward = 1, .backward = 2, .weight_gradients = 1}},
                         .micro_batches = 5,
+                        .message = 0.01,
                         .optimizer = 0.5};
   const StepSeconds step = step_seconds(parts);
   EXPECT_DOUBLE_EQ(step.passes, 15) << kPasses;
