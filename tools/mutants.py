@@ -291,7 +291,8 @@ def _changes_of_operator(source, i):
 
 def _swapped_arguments(source, i):
     close = source.partner[i]
-    if {source.at(i - 1), source.at(i - 2)} & SYMMETRIC or source.at(i - 1) in CONTROL or source.at(close + 1) in {"{", "mutable", "->", "noexcept"}:
+    is_symmetric = bool({source.at(i - 1), source.at(i - 2)} & SYMMETRIC)  # max(a, b), max({a, b})
+    if is_symmetric or source.at(i - 1) in CONTROL or source.at(close + 1) in {"{", "mutable", "->", "noexcept"}:
         return
     arguments = source.arguments(i)
     for (a, b), (c, d) in zip(arguments, arguments[1:]):

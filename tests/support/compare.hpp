@@ -33,13 +33,16 @@ namespace ultra::test {
 /// @brief Largest absolute value; 0 for no values.
 [[nodiscard]] double largest_magnitude(const std::vector<double>& values);
 
-/// @brief The largest absolute difference of two lists; infinite where one is longer, or not a number.
+/// @brief The largest absolute difference of two lists; infinite if they are not equally long, or a
+/// difference is not a number.
 [[nodiscard]] inline double largest_difference(const std::vector<double>& a,
                                                const std::vector<double>& b) {
-  double largest = a.size() == b.size() ? 0.0 : std::numeric_limits<double>::infinity();
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (a.size() != b.size()) return kInfinite;
+  double largest = 0.0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
     const double difference = std::abs(a[i] - b[i]);
-    if (std::isnan(difference)) return std::numeric_limits<double>::infinity();
+    if (std::isnan(difference)) return kInfinite;  // std::max() would keep `largest`
     largest = std::max(largest, difference);
   }
   return largest;

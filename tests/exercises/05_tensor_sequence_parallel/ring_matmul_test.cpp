@@ -96,12 +96,10 @@ class RingMatmul : public ultra::test::RandomTest {
         ultra::test::leave_garbage(cpu, c.shape.numel(), c.dtype);
         if (ranks == 3) ultra::test::come_late(tp);
         const std::size_t chunk = c.shape.numel() * size_of(c.dtype);
-        cpu.reset_memory_peaks();
-        body(c, tp, cpu);
-        EXPECT_LE(cpu.memory().peak_total().bytes, 3 * chunk) << "bytes at the peak\n"
-                                                              << three_chunks;
+        const auto [sent, peak] = ultra::test::cost_of(tp, cpu, [&] { body(c, tp, cpu); });
+        EXPECT_LE(peak, 3 * chunk) << "bytes at the peak\n" << three_chunks;
         EXPECT_EQ(cpu.memory().current().total(), 0U) << "bytes afterwards\n" << three_chunks;
-        EXPECT_EQ(tp.stats().sent_bytes(), as_size(ranks - 1) * chunk)
+        EXPECT_EQ(sent, as_size(ranks - 1) * chunk)
             << "bytes sent\nHint: N - 1 chunks are sent per rank: in the last step nobody needs "
                "another one.";
       };

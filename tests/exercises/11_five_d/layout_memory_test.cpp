@@ -22,6 +22,8 @@ constexpr const char* kTables =
     "Hint: the input table is on stage 0, the output table on the last.";
 constexpr const char* kAgain =
     "Hint: while a block is computed again, all of it exists beside what the others keep.";
+constexpr const char* kGathered =
+    "Hint: with ZeRO-3 two blocks' weights are gathered: the one's that computes, and the next's.";
 
 class LayoutMemoryTest : public ultra::test::RandomTest {
  protected:
@@ -58,7 +60,7 @@ TEST_F(LayoutMemoryTest, GradientsInThePrecisionsThatAreKept) {
 }
 
 TEST_F(LayoutMemoryTest, ZeroSharesThePaperBytes) {
-  // Table 1 of the paper: 7.5 billion parameters on 64 ranks need 31.4, 16.6 and 1.88 GB.
+  // Table 1: 7.5 billion parameters on 64 ranks, 31.4, 16.6 and 1.88 GB; Llama's 8 in proportion.
   const Question q = question("llama-8b", 4096, 64);
   const double n = 8030261248.0;
   Layout layout{.dp = 64, .precision = NumberFormats::kBf16Mixed};
@@ -157,14 +159,12 @@ TEST_F(LayoutMemoryTest, BlocksWithExpertsKeepOtherBytes) {
 TEST_F(LayoutMemoryTest, GatheredWeightsAndOffloadedStates) {
   const Question q = question("llama-8b", 4096, 8);
   Layout layout{.dp = 8, .zero = ZeroStage::kParameters};
-  EXPECT_NEAR(of(q, layout, 0).transient, 2 * 2 * 8030261248.0 / 32, 1)
-      << "Hint: with ZeRO-3 the weights of two blocks are gathered: the one that computes, and the "
-         "next.";
+  EXPECT_NEAR(of(q, layout, 0).transient, 2 * 2 * 8030261248.0 / 32, 1) << kGathered;
   layout.pp = 2;
   EXPECT_EQ(stage_memory(q, layout, {32, 0}, 1).transient, 0)
       << "Hint: a stage may have no block, but a table: nothing is gathered for blocks then.";
   const double one = stage_parameters(q.work.model, layout, {31, 1}, 1).total();
-  EXPECT_NEAR(stage_memory(q, layout, {31, 1}, 1).transient, 2 * 2 * one, 1) << kAgain;
+  EXPECT_NEAR(stage_memory(q, layout, {31, 1}, 1).transient, 2 * 2 * one, 1) << kGathered;
   layout.pp = 1;
   const double gathered = of(q, layout, 0).transient;
   layout.recompute = Recompute::kFull;

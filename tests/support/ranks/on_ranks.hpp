@@ -67,6 +67,8 @@ struct RankCost {
   std::size_t sent_bytes = 0;  ///< by a communicator and those that were split off it
   std::size_t peak_bytes = 0;  ///< of memory, beyond those in use before
 };
+
+/// @brief Makes a call, and says what it cost.
 inline RankCost cost_of(const Communicator& ranks, const Device& device,
                         const std::function<void()>& call) {
   const std::size_t sent = ranks.stats().sent_bytes();
